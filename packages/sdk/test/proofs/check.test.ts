@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { exportJWK, SignJWT } from 'jose'
+import { MAX_MEMBERS } from '@static/protocol'
 import { agentIdOf } from '../../src/mls/index.ts'
 import { revocationOf } from '../../src/proofs/keys.ts'
 import { audienceOf, decodeProof, MAX_PROOF_BYTES, makeProof } from '../../src/proofs/proof.ts'
@@ -310,4 +311,13 @@ test('what an issuer withdraws is void, what is out of reach lapses', async () =
 test('the agent id that a statement names is that of the key', () => {
   assert.equal(alice.id, Buffer.from(agentIdOf(alice.key.publicKey)).toString('hex'))
   assert.equal(REPOSITORY.name, 'acme/app')
+})
+
+test('two seconds of CPU are enough for the members of the largest channel', async () => {
+  const roots = await allRoots()
+  const proofs = await Promise.all(Array.from({ length: MAX_MEMBERS }, () => githubProof()))
+  const before = process.cpuUsage()
+  for (const proof of proofs) assert.equal((await verdictOn(proof, alice.context(), roots)).state, 'checked')
+  const { user, system } = process.cpuUsage(before)
+  assert.ok(user + system < 2_000_000, `${user + system} µs`)
 })
