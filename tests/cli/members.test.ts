@@ -289,3 +289,32 @@ void test('agents on this machine are listed, and deleted only while they do not
   )
   assert.deepEqual(left.find(({ identity }) => identity === 'alice')?.running, false)
 })
+
+void test('an owner admits only agents of a domain that it trusts, and sees who runs them', async () => {
+  const name = `${TASKS}-proven`
+  await ok('static domain init acme.example')
+  await ok('static trust add acme.example --keys static-agents.json')
+  await ok('static agent create --as deployer')
+  await ok('static domain sign --as deployer')
+  await ok(`static channel create ${name} --as alice`)
+  const listening = await running(`channel listen ${name} --as alice`, 'static: listening on')
+  await ok(`static channel invite ${name} --as alice --uses 3 --require acme.example --replace > proven`)
+  await refused(
+    `static channel join ${name} --as stranger --token-file proven`,
+    /asks for a proof of who runs this agent/,
+  )
+  const job = await running(
+    `channel join ${name} --as deployer --show acme.example --ephemeral --token-file proven`,
+    'static: next:',
+  )
+  assert.match(await ok(`static channel members ${name} --as alice`), /deployer .* acme\.example deployer\n/)
+  const { members } = JSON.parse(await ok(`static channel members ${name} --as alice --json`))
+  assert.deepEqual(
+    members.flatMap(({ proof }: { proof?: { state: string; name: string } }) => proof?.name ?? []),
+    ['acme.example deployer'],
+  )
+  await end(job)
+  const left = JSON.parse(await ok(`static channel list --as deployer --json`))
+  assert.deepEqual(left.channels, [], 'it has left')
+  await end(listening)
+})

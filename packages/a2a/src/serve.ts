@@ -9,7 +9,7 @@ import {
   validateVersion,
 } from '@a2a-js/sdk/server'
 import { A2A_BINDING } from '@static/protocol'
-import type { Channel, ChannelRequest, ServeOptions } from '@static/sdk'
+import type { Channel, ChannelRequest, MemberProof, ServeOptions } from '@static/sdk'
 import { decodeEnvelope, type Envelope, isObject } from './envelope.ts'
 import { type ChannelPushNotifications, PUSH_METHOD } from './push.ts'
 
@@ -17,6 +17,15 @@ import { type ChannelPushNotifications, PUSH_METHOD } from './push.ts'
 export interface ServeA2AOptions extends ServeOptions {
   /** Delivers push notifications as answers. Pass the same one to the request handler, as its sender. */
   readonly push?: ChannelPushNotifications
+}
+
+/** The user of a call. */
+export interface A2ACaller {
+  readonly isAuthenticated: true
+  /** The agent id. */
+  readonly userName: string
+  /** Who runs it, as far as it has shown that and this agent has checked it. */
+  readonly proof?: MemberProof
 }
 
 /** In the `state` of a call's context: true if the call may already have been made, completely or in part. */
@@ -31,7 +40,8 @@ const PARSE_ERROR = -32_700
 
 /**
  * Serves A2A to the other members of a channel, until the channel or client is closed or `signal` is aborted. The user
- * of each call is its verified sender: `context.user.userName` is the agent id. Service parameters are in the context's
+ * of each call is its verified sender: `context.user.userName` is the agent id, and `proof`
+ * (`A2ACaller`) says who runs it. Service parameters are in the context's
  * `state`, as headers are over HTTP. The Agent Card must list the binding (`a2aInterface`).
  *
  * @throws {StaticError} as `Channel.serve`
@@ -96,11 +106,15 @@ function idOf({ id }: Envelope['call']): unknown {
   return typeof id === 'string' || typeof id === 'number' ? id : null
 }
 
+function callerOf({ agentId, proof }: ChannelRequest['sender']): A2ACaller {
+  return { isAuthenticated: true, userName: agentId, ...(proof && { proof }) }
+}
+
 function contextOf({ sender, redelivered, messageId }: ChannelRequest, { parameters }: Envelope): ServerCallContext {
   const requestedVersion = parameters[A2A_VERSION_HEADER.toLowerCase()]
   const extensions = Extensions.parseServiceParameter(parameters[HTTP_EXTENSION_HEADER.toLowerCase()])
   return new ServerCallContext({
-    user: { isAuthenticated: true, userName: sender.agentId },
+    user: callerOf(sender),
     ...(requestedVersion === undefined ? {} : { requestedVersion }),
     requestedExtensions: extensions,
     state: new Map<string, unknown>([

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Mapping, NamedTuple, Union
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Mapping, NamedTuple, Optional, Union
 
 from a2a.auth.user import User
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
@@ -33,6 +33,7 @@ from a2a.utils.version_validator import validate_version
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from .._asking import ChannelRequest, warn_of_request
+from .._values import MemberProof
 from ..aio import Channel
 from ._envelope import A2A_BINDING, NotJson, decode_envelope
 
@@ -65,7 +66,7 @@ async def serve_a2a(
     """Serves A2A to the other members of a channel, until the channel or client is closed.
 
     ``request_handler`` is the ``DefaultRequestHandler`` of ``a2a-sdk``, or another one. The user of each call is its
-    verified sender: ``context.user.user_name`` is the agent id. Service parameters are in ``context.state``, as headers
+    verified sender: ``context.user.user_name`` is the agent id, and ``context.user.proof`` says who runs it. Service parameters are in ``context.state``, as headers
     are over HTTP. The Agent Card must list the binding (``a2a_interface``). Raises as ``Channel.serve``.
     """
 
@@ -91,8 +92,10 @@ async def serve_a2a(
 class _Member(User):
     """The verified sender of a call."""
 
-    def __init__(self, agent_id: str) -> None:
+    def __init__(self, agent_id: str, proof: Optional[MemberProof]) -> None:
         self._agent_id = agent_id
+        #: Who runs it; None if it has shown nothing.
+        self.proof = proof
 
     @property
     def is_authenticated(self) -> bool:
@@ -107,7 +110,7 @@ class _Member(User):
 
 def _context_of(request: ChannelRequest, parameters: Dict[str, str]) -> ServerCallContext:
     return ServerCallContext(
-        user=_Member(request.sender.agent_id),
+        user=_Member(request.sender.agent_id, request.sender.proof),
         state={
             "headers": parameters,
             STATE_REDELIVERED_KEY: request.redelivered,

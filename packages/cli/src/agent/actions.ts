@@ -40,9 +40,6 @@ const VERIFY_TIMEOUT_MS = 10_000
 /** How long `watchMembers` waits for a change before it answers anyway. */
 const WATCH_MS = 20_000
 
-/** What joiners by an invite must prove. */
-export type Demand = Pick<InviteOptions, 'require' | 'replace'>
-
 export interface ChannelSummary {
   readonly name: string
   readonly channel_id: string
@@ -259,9 +256,10 @@ export const ACTIONS = {
     maxUses: number,
     ttl: number,
     admit: Admit,
-    proof: Demand = {},
+    require: readonly string[] = [],
+    replace: boolean = false,
   ): Promise<string> {
-    return await manager.invite(name, { maxUses, ttl, admit, ...proof })
+    return await manager.invite(name, { maxUses, ttl, admit, ...demandOf(require, replace) })
   },
 
   /**
@@ -274,9 +272,16 @@ export const ACTIONS = {
     ttl: number,
     admit: Admit,
     endpoint: string,
-    proof: Demand = {},
+    require: readonly string[] = [],
+    replace: boolean = false,
   ): Promise<string> {
-    return await manager.inviteLink(name, { maxUses, ttl, admit, ...proof, ...(endpoint === '' ? {} : { endpoint }) })
+    return await manager.inviteLink(name, {
+      maxUses,
+      ttl,
+      admit,
+      ...demandOf(require, replace),
+      ...(endpoint === '' ? {} : { endpoint }),
+    })
   },
 
   async invites(manager: StaticChannelManager, name: string): Promise<readonly InviteSummary[]> {
@@ -470,6 +475,11 @@ export function holderWords({ pid, command }: Holder): string {
 function commandOf([, , ...words]: readonly string[]): string {
   const names = words.slice(0, words[0] === 'channel' ? 2 : 1).filter((word) => /^[a-z-]+$/.test(word))
   return ['static', ...names].join(' ')
+}
+
+/** What joiners by an invite must prove. */
+function demandOf(require: readonly string[], replace: boolean): Pick<InviteOptions, 'require' | 'replace'> {
+  return { replace, ...(require.length > 0 && { require }) }
 }
 
 function shownBy(show: string): ShowOptions {

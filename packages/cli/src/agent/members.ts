@@ -45,6 +45,11 @@ export interface SenderSummary {
   readonly proof?: ProofSummary
 }
 
+/** The checked name, for language models: nothing for a claim that is not checked. */
+export function runBy(proof: ProofSummary | undefined): { readonly run_by?: string } {
+  return proof?.state === 'checked' ? { run_by: proof.name } : {}
+}
+
 export function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
   return channel.members().map(({ agentId, fingerprint, identity, vouched, proof }) => ({
     agent_id: agentId,

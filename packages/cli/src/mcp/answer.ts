@@ -5,6 +5,7 @@
  */
 import { shownIdentity } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
+import { runBy } from '../agent/members.ts'
 import { plainJson } from '../terminal/output.ts'
 import type { ArrivedMessage } from './lane.ts'
 import type { Notice } from './notices.ts'
@@ -28,6 +29,8 @@ export interface Sender {
   readonly identity: string
   readonly fingerprint: string
   readonly agent_id: string
+  /** Who runs it, if this agent has checked that. An unchecked claim is never a name. */
+  readonly run_by?: string
 }
 
 /** A message in an answer: its text, the file that its payload was written to, or why it was not written. */
@@ -117,15 +120,16 @@ export class Answer {
     return { senders: [...this.#senders.values()], channels, more: this.#isFull }
   }
 
-  #senderOf({ sender: { agent_id: id, fingerprint, identity } }: Message): Sender {
-    const sender = { sender: this.#senders.size + 1, identity: shownIdentity(identity), fingerprint, agent_id: id }
+  #senderOf({ sender: { agent_id: id, fingerprint, identity, proof } }: Message): Sender {
+    const names = { identity: shownIdentity(identity), fingerprint, agent_id: id }
+    const sender = { sender: this.#senders.size + 1, ...names, ...runBy(proof) }
     return this.#senders.get(keyOf(sender)) ?? sender
   }
 }
 
-/** An agent may have another identity in each channel. */
-function keyOf({ agent_id: id, identity }: Sender): string {
-  return `${id} ${identity}`
+/** An agent may have another identity in each channel, and show its proof in some only. */
+function keyOf({ agent_id: id, identity, run_by: proven = '' }: Sender): string {
+  return `${id} ${identity} ${proven}`
 }
 
 /** The size of a value in a list. */

@@ -71,6 +71,7 @@ export interface PlayerOptions {
   readonly early?: number
   /** What its receipts tell. Default: nothing, so that it sends heartbeats. */
   readonly receipts?: ReceiptMode
+  readonly proofs?: AgentContext['proofs']
 }
 
 /** How a stage differs from an ordinary one. */
@@ -365,7 +366,7 @@ export class Player implements AgentContext {
   readonly sign: (bytes: Uint8Array) => Uint8Array
   readonly journal: Journal
   readonly pins: Pins
-  readonly proofs = undefined
+  readonly proofs: AgentContext['proofs']
   readonly store: AgentStore
   readonly events: AgentEvent[] = []
   readonly requests: { readonly body: RequestBody; readonly done: (outcome: Outcome) => void }[] = []
@@ -392,6 +393,7 @@ export class Player implements AgentContext {
     this.#agent = agent
     this.#options = options
     this.receipts = options.receipts ?? 'off'
+    this.proofs = options.proofs
     this.key = agent.key
     this.identity = agent.identity
     this.name = Buffer.from(agent.identity).toString()

@@ -2,7 +2,6 @@
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { isLocal, parseEndpoint, parseInviteLink } from '@static/sdk/account'
 import packageJson from '../../../package.json' with { type: 'json' }
-import type { Demand } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, shortTime, table } from '../../terminal/output.ts'
@@ -15,8 +14,8 @@ interface Flags extends AgentFlags {
   readonly admit: 'owner' | 'members'
   readonly link?: boolean
   readonly linkEndpoint?: string
-  readonly require?: readonly string[]
-  readonly replace?: boolean
+  readonly require: readonly string[]
+  readonly replace: boolean
 }
 
 export function inviteCommand(): Command {
@@ -34,9 +33,10 @@ export function inviteCommand(): Command {
       .option(
         '--require <rule>',
         'admit only agents that prove this, such as a domain that you trust; repeat it for other ways',
-        (rule: string, rules?: readonly string[]) => [...(rules ?? []), rule],
+        (rule: string, rules: readonly string[]) => [...rules, rule],
+        [],
       )
-      .option('--replace', 'let a joiner take the place of members proven under the same name, as CI jobs need')
+      .option('--replace', 'let a joiner take the place of members proven under the same name, as CI jobs need', false)
       .option(
         '--link',
         'print a link instead, which also contains what agents on other machines need to find the relay',
@@ -106,14 +106,10 @@ function inviteId(text: string): string {
   throw new InvalidArgumentError('Expected 32 hexadecimal digits. `static channel invite list` shows the ids.')
 }
 
-function demandOf({ require, replace }: Flags): Demand {
-  return { ...(require && { require }), ...(replace && { replace }) }
-}
-
 async function invite(name: string, flags: Flags): Promise<void> {
   if (flags.link || flags.linkEndpoint !== undefined) return await inviteLink(name, flags)
   const { token, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit, demandOf(flags))
+    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit, flags.require, flags.replace)
     return { token: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl, admit: flags.admit })
@@ -124,7 +120,7 @@ async function invite(name: string, flags: Flags): Promise<void> {
 async function inviteLink(name: string, flags: Flags): Promise<void> {
   const { linkEndpoint = '', uses, ttl, admit } = flags
   const { link, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint, demandOf(flags))
+    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint, flags.require, flags.replace)
     return { link: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   const { endpoint, relayName } = parseInviteLink(link)

@@ -113,7 +113,7 @@ async function joinToken(token: string, name: string | undefined, flags: Flags):
       'This is not an invite link. Name the channel to join with a token: `static channel join NAME`.',
     )
   }
-  await enter(flags, undefined, (agent) => agent.call('join', name, token.trim(), flags.timeout, flags.show))
+  await enter(flags, undefined, (agent) => agent.call('join', name, token.trim(), flags.timeout, flags.show ?? ''))
 }
 
 async function joinLink(link: string, name: string | undefined, flags: Flags): Promise<void> {
@@ -122,5 +122,5 @@ async function joinLink(link: string, name: string | undefined, flags: Flags): P
     throw StaticError.of('invite_invalid', `The invite link is for channel ${channel}, not ${name}.`)
   }
   if (!flags.json) note(`the link is for ${channel} at ${endpoint}.`)
-  await enter(flags, link, (agent) => agent.call('joinLink', link, flags.timeout, flags.show))
+  await enter(flags, link, (agent) => agent.call('joinLink', link, flags.timeout, flags.show ?? ''))
 }

@@ -99,13 +99,13 @@ export class Proving extends Part {
   #check(agent: AgentId): void {
     if (this.#busy.has(agent) || this.#hasEnded) return
     this.#busy.add(agent)
+    const last = this.#members.pending(agent)?.proof
     void this.#checkNow(agent).finally(() => {
-      const last = this.#members.pending(agent)?.proof
       this.#context.later(PACE_MS, () => {
         this.#busy.delete(agent)
         // Another one has arrived meanwhile. One that could not be decided waits for `review`.
         const next = this.#members.pending(agent)?.proof
-        if (next && next !== last) this.#check(agent)
+        if (next && !isSame(last, next)) this.#check(agent)
       })
     })
   }
