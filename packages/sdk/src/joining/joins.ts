@@ -193,7 +193,7 @@ export class Joins {
     }
   }
 
-  /** This agent has joined a channel by an offer: waiting calls get the channel, and its requests are withdrawn. */
+  /** This agent is in a channel by an offer: calls that wait for it get the channel, and its requests are withdrawn. */
   accepted(id: ChannelId): void {
     for (const join of this.#open.on(id)) {
       const joined = this.#open.joinedChannel(join)
@@ -231,6 +231,8 @@ export class Joins {
     for (const join of this.#open.alike({ channel: id, name, owner: former })) {
       this.#refuse(join, StaticError.of('invite_revoked', text))
     }
+    // An agent that has joined by an offer may hold a token of the owner that takes the channel over only now.
+    this.accepted(id)
     if (channel.state !== 'joining') return
     queueMicrotask(() => void leaveChannel(this.#agent, channel).catch(() => {}))
   }

@@ -2,12 +2,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JoinRequest } from '@static/protocol/relay'
+import { parseAgentId } from '../../src/public/fingerprint.ts'
 import { code } from '../support/test-system.ts'
 import { World } from '@static/testkit/world'
 import { Betrayal } from './betrayal.ts'
 import { NAME } from './cast.ts'
 import { History } from './history.ts'
 import { HONEST, refuse } from './middles.ts'
+import type { Person } from './person.ts'
 import { Scene } from './scene.ts'
 
 test('two calls that join by the same token at the same time both join', async () => {
@@ -663,6 +665,64 @@ test('a join ends although its invite is revoked while the relay stores its requ
   await World.live(1440, (world) => new History(world).run())
 })
 
-test('a member that leaves and joins again, and takes the channel over meanwhile, stays in it: seed 101', async () => {
-  await World.live(101, (world) => new History(world, { changesHands: true }).run())
+/** Somebody joins, and speaks, so that the channel may be handed to it. */
+async function enter(scene: Scene, person: Person, token: string): Promise<void> {
+  await scene.call(person, (manager) => manager.joinWithToken(NAME, token, 60))
+  await scene.call(person, ({ client }) => client.channel(NAME).send('here'))
+}
+
+async function standsBy(scene: Scene, owner: Person, standby: Person): Promise<void> {
+  await scene.call(owner, ({ client }) => client.channel(NAME).setStandby(standby.agentId))
+  await scene.until('not named', () => standby.channel(NAME)?.standby?.agentId === standby.agentId)
+}
+
+test('a member that leaves and joins again, and takes the channel over meanwhile, stays in it', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network } = scene
+    const [standby] = scene.others
+    assert.ok(standby)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME))
+    await enter(scene, standby, token)
+    await standsBy(scene, owner, standby)
+    let mismatches = 0
+    network.middle = {
+      ...HONEST,
+      asked: (line, message) => {
+        if (message.body.case !== 'leave' || mismatches++ > 0) return [message]
+        return refuse(line, message, 'epoch_mismatch', 0, { head: message.body.value.notice?.slot ?? 0n })
+      },
+    }
+    network.cut(standby.machine)
+    await scene.call(standby, ({ client }) => client.channel(NAME).catchUp())
+    const leaving = scene.begin(standby, ({ client }) => client.channel(NAME).leave())
+    const taking = scene.begin(standby, ({ client }) => client.channel(NAME).takeOver())
+    const joining = scene.begin(standby, (manager) => manager.joinWithToken(NAME, token, 60))
+    joining.catch(() => {})
+    await assert.rejects(scene.end(leaving), code('not_allowed'))
+    await scene.end(taking)
+    const joined = await scene.end(joining)
+    assert.equal(parseAgentId(joined.owner), standby.agentId)
+  })
+})
+
+test('a member by an offer joins by a token of the owner that then takes the channel over', async () => {
+  await Scene.play(2, async (scene) => {
+    const { owner } = scene
+    const [joiner, other] = scene.others
+    assert.ok(joiner && other)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME))
+    await enter(scene, other, await scene.call(owner, (manager) => manager.invite(NAME)))
+    await standsBy(scene, owner, other)
+    await scene.call(other, ({ client }) => client.channel(NAME).takeOver())
+    await scene.call(owner, ({ client }) => client.channel(NAME).send('still here'))
+    await scene.call(other, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    await standsBy(scene, other, owner)
+    await scene.call(owner, ({ client }) => client.channel(NAME).takeOver())
+    const accepting = scene.begin(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    const [accepted, joined] = await scene.end(Promise.all([accepting, joining]))
+    assert.equal(joined, accepted)
+    await scene.until('not followed', () => parseAgentId(joined.owner) === owner.agentId)
+  })
 })

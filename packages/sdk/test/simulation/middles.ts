@@ -12,8 +12,14 @@ export const HONEST: Middle = {
 }
 
 /** Refuses a request in the relay's name. Returns what reaches the relay: nothing. */
-export function refuse(line: MiddleLine, { requestId }: ClientMessage, code: string, retryAfterMs = 0): [] {
-  const value = create(ErrorSchema, { code, message: 'Not now.', retryAfterMs })
+export function refuse(
+  line: MiddleLine,
+  { requestId }: ClientMessage,
+  code: string,
+  retryAfterMs = 0,
+  more: { readonly head?: bigint } = {},
+): [] {
+  const value = create(ErrorSchema, { code, message: 'Not now.', retryAfterMs, ...more })
   line.say(serverMessage(requestId, { case: 'error', value }))
   return []
 }
