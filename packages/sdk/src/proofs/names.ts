@@ -9,7 +9,7 @@ const LABEL = /^(?!-)[a-z0-9-]{1,63}(?<!-)$/
 const LONGEST_DOMAIN = 253
 const TRUST_DOMAIN = /^[a-z0-9._-]{1,255}$/
 const SPIFFE_PATH = /^(?:\/[\w.-]+)+$/
-const REPOSITORY = /^[\w.-]{1,39}\/[\w.-]{1,100}$/
+const REPOSITORY = /^[\w-]{1,39}\/[\w.-]{1,100}$/
 /** A segment of dots means another path to some readers. */
 const DOTS = /(?:^|\/)\.{1,2}(?:\/|$)/
 

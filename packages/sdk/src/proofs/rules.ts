@@ -97,7 +97,8 @@ function githubRule(text: string): Rule {
   const github = repository.endsWith('/*')
     ? repositoryOf(`${repository.slice(0, -1)}x`)?.replace(/x$/, '*')
     : repositoryOf(repository)
-  if (github === undefined) throw invalid(text, `${JSON.stringify(repository)} is not a repository.`)
+  if (github === undefined || !isPattern(github))
+    throw invalid(text, `${JSON.stringify(repository)} is not a repository.`)
   if (!rest) throw invalid(text, 'Any branch of the repository would match. Name a ref or an environment.')
   if (rest.startsWith(ENVIRONMENT)) {
     const environment = rest.slice(ENVIRONMENT.length)

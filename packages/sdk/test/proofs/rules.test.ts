@@ -68,6 +68,8 @@ test('a rule that would match more than it says is refused', () => {
     'github:*@refs/heads/main',
     'github:acme/a*@refs/heads/main',
     'github:acme/..@refs/heads/main',
+    'github:acme/a..b@refs/heads/main',
+    'github:a.b/*@refs/heads/main',
     'github:acme/app@main',
     'github:acme/app@*',
     'github:acme/app@refs/heads/ma*',
