@@ -78,7 +78,7 @@ const LIVES = [
 ]
 
 /** Tests that use more inputs, and coverage, with STATIC_FUZZ. */
-const FUZZ = ['packages/*/test/fuzz/fuzz.test.ts']
+const FUZZ = ['packages/*/test/{fuzz,proofs}/fuzz.test.ts']
 
 /** Plays many more histories with STATIC_LONG=1, from STATIC_SEED on. */
 const HISTORIES = 'packages/sdk/test/simulation/simulation.test.ts'

@@ -30,6 +30,7 @@ const OIDC = 'oidc:'
 const SPIFFE = 'spiffe:'
 const ENVIRONMENT = 'environment:'
 const WORKFLOWS = '.github/workflows/'
+const WORKFLOW = /^[^*@]+\.ya?ml@refs\/./
 const BAD_PATTERN = 'A `*` stands at the end, behind `/` or `:`, and nothing may be empty or `..`.'
 const FORMS =
   'Use a domain (acme.example), github:OWNER/REPOSITORY@REF, github:OWNER/REPOSITORY@environment:NAME, oidc:ISSUER#SUBJECT or spiffe://TRUST-DOMAIN/PATH.'
@@ -107,7 +108,10 @@ function githubRule(text: string): Rule {
     return { github, environment }
   }
   if (!isPattern(rest)) throw invalid(text, BAD_PATTERN)
-  if (rest.startsWith(WORKFLOWS)) return { github, workflow: rest }
+  if (rest.startsWith(WORKFLOWS)) {
+    if (!WORKFLOW.test(rest)) throw invalid(text, 'Any branch can change a workflow. Name its file and the ref.')
+    return { github, workflow: rest }
+  }
   if (!rest.startsWith('refs/')) throw invalid(text, `A ref begins with refs/, as in refs/heads/${rest}.`)
   return { github, ref: rest }
 }
