@@ -3,10 +3,11 @@
  * the keys of the domain are, which the agent's machine need not be: an agent id is enough.
  */
 import { generateSignatureKeyPair } from '#platform/crypto'
-import { decodeJwt, decodeProtectedHeader, importJWK, SignJWT } from 'jose'
+import { compactVerify, decodeJwt, decodeProtectedHeader, importJWK, SignJWT } from 'jose'
 import { toBase64url } from '../platform/bytes.ts'
 import { isRecord } from './json.ts'
 import { type IssuerKey, type KeySet, thumbprintOf } from './keys.ts'
+import { domainOf } from './names.ts'
 
 /** The type in the header of a statement. */
 export const STATEMENT_TYPE = 'static-agent+jwt'
@@ -51,6 +52,16 @@ export async function signStatement(key: DomainKey, statement: Statement): Promi
     .sign(await importJWK({ ...key }, 'EdDSA'))
 }
 
+/** Whether a JWT was signed with a key of a domain. */
+export async function isSignedWith(key: DomainKey, jwt: string): Promise<boolean> {
+  try {
+    await compactVerify(jwt, await importJWK({ ...publicPart(key) }, 'EdDSA'), { algorithms: ['EdDSA'] })
+    return true
+  } catch {
+    return false
+  }
+}
+
 /** Whether a JWT has the type of a statement. */
 export function isStatement(jwt: string): boolean {
   try {
@@ -72,7 +83,9 @@ export function readStatement(jwt: string): Statement | undefined {
   const agentId = isRecord(cnf) ? cnf['kid'] : undefined
   if (![iss, sub, jti, agentId].every((text) => typeof text === 'string')) return undefined
   if (![iat, exp].every((time) => typeof time === 'number')) return undefined
-  const domain = String(iss).replace(/^https:\/\//, '')
+  const domain = domainOf(String(iss).replace(/^https:\/\//, ''))
+  // It is part of a path.
+  if (domain === undefined || iss !== `https://${domain}`) return undefined
   const [subject, id] = [String(sub), String(jti)]
   return { domain, subject, agentId: String(agentId), id, issuedAt: Number(iat), expiresAt: Number(exp) }
 }

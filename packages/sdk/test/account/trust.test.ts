@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -18,9 +27,9 @@ import { openChecker } from '../../src/account/trust/open-checker.ts'
 import { isProxied, proxyOf } from '../../src/account/trust/proxy.ts'
 import { isPublicAddress } from '../../src/account/trust/public-address.ts'
 import { fileSource, githubActionsSource, renewed, statementSource } from '../../src/account/trust/sources.ts'
-import { heldStatements, holdStatement } from '../../src/account/trust/statements-file.ts'
+import { type HeldStatement, heldStatements, holdStatement } from '../../src/account/trust/statements-file.ts'
 import { TrustStore } from '../../src/account/trust/store.ts'
-import { NO_KEYS } from '../../src/proofs/key-state.ts'
+import { afterFetch, NO_KEYS } from '../../src/proofs/key-state.ts'
 import { MAX_KEYS_BYTES, readKeys, revocationOf } from '../../src/proofs/keys.ts'
 import { parseRoot, type Root } from '../../src/proofs/roots.ts'
 import { isStatement, readStatement } from '../../src/proofs/statement.ts'
@@ -87,7 +96,7 @@ test('a real OIDC issuer vouches for an agent, and its access tokens do not', as
   checker.stop()
 })
 
-test('whatever a server answers but the file, its keys are out of reach', async () => {
+test('whatever a server answers but the file, its keys are out of reach', { timeout: 30_000 }, async () => {
   const root = pinned('acme.example')
   web.pages.set(PLACE, (_, response) => response.writeHead(302, { location: `https://acme.example/other` }).end())
   assert.equal(await outcome(root), 'the server answered with HTTP status 302')
@@ -99,6 +108,11 @@ test('whatever a server answers but the file, its keys are out of reach', async 
     response.writeHead(200, { 'content-length': '900' }).write('{', () => response.destroy()),
   )
   assert.match(await outcome(root), /aborted|hang up|ECONNRESET/)
+  // Node reports neither an answer nor an error.
+  web.pages.set(PLACE, ({ socket }) =>
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n'),
+  )
+  assert.equal(await outcome(root), 'the server ended the connection without an answer')
   web.pages.set(PLACE, 'x'.repeat(MAX_KEYS_BYTES + 1))
   const long = await fetchKeys(root, undefined)
   assert.ok('bytes' in long && readKeys(root, long.bytes) === `is longer than ${MAX_KEYS_BYTES} bytes`)
@@ -217,8 +231,12 @@ test('the trust list is a private file, and damage to it makes nothing valid', (
     writeFileSync(keys, damage)
     assert.match(store.load(bundle).refused ?? '', /is damaged/, damage)
   }
+  // A fetch must not replace what a person has to look at: it would forget which keys were known.
+  const accept = (): void => store.update(bundle, (state) => afterFetch(bundle, state, { failed: 'down' }, Date.now()))
+  assert.throws(accept, /is damaged/)
   chmodSync(keys, 0o644)
   assert.match(store.load(bundle).refused ?? '', /chmod 600/)
+  assert.throws(accept, /chmod 600/)
   store.forget(bundle)
   assert.deepEqual(store.load(bundle), NO_KEYS)
   writeFileSync(join(place, 'roots.json'), '{"roots":[{"root":"*"}]}', { mode: 0o600 })
@@ -319,6 +337,21 @@ test('an agent renews its statement where the key of the domain is, and never a 
   assert.equal(await renewed(agent, again, place, now + 55 * DAY), second)
   domain.revoke(again.id, now)
   assert.equal(await renewed(agent, again, place, now + 50 * DAY), second)
+  // One that another machine has made, with the same key, and one that somebody else has made up.
+  const twin = new DomainStore(directory('renewing-twin'), 'acme.example')
+  twin.init()
+  const forged = await twin.sign({ agentId: alice.id, subject: 'chief' }, 1, now)
+  const heldOf = (jwt: string): HeldStatement => ({ ...(readStatement(jwt) ?? assert.fail()), jwt })
+  assert.equal(await renewed(agent, heldOf(forged), place, now + DAY - 1000), forged)
+  copyFileSync(join(place, 'acme.example/key.json'), join(directory('renewing-twin'), 'acme.example/key.json'))
+  const elsewhere = await twin.sign(about, 1, now)
+  const renewal = await renewed(agent, heldOf(elsewhere), place, now + DAY - 1000)
+  assert.notEqual(renewal, elsewhere)
+  domain.revoke(heldOf(elsewhere).id, now)
+  assert.equal(await renewed(agent, heldOf(elsewhere), place, now + DAY - 1000), elsewhere)
+  domain.revokeAll(now + DAY)
+  assert.equal(await renewed(agent, heldOf(renewal), place, now + DAY + 1000), renewal)
+  assert.equal(readStatement(await new DomainStore(place, './acme.example').sign(about, 1, now)), undefined)
   writeFileSync(join(agent, 'statements.json'), '["x"]')
   assert.throws(() => heldStatements(agent), /is damaged/)
 })

@@ -18,6 +18,7 @@ import { type KeySet, MOST_REVOKED, revocationOf } from '../../proofs/keys.ts'
 import {
   type DomainKey,
   domainFile,
+  isSignedWith,
   makeDomainKey,
   MOST_STATEMENT_DAYS,
   publicPart,
@@ -75,6 +76,16 @@ export class DomainStore {
     // Recorded before anyone has it: a statement that is not on the list could not be found to be revoked.
     this.#write(join('statements', `${id}.json`), statement)
     return jwt
+  }
+
+  /** Whether a statement was signed with the key of the domain, here or on another machine that has it. */
+  async hasSigned(jwt: string): Promise<boolean> {
+    return await isSignedWith(this.#key(), jwt)
+  }
+
+  /** Whether a statement is revoked, which another machine may have made. */
+  isRevoked({ id, issuedAt }: Pick<Statement, 'id' | 'issuedAt'>, now: number): boolean {
+    return issuedAt < this.#notBefore() || this.#revoked(now).some((each) => each.id === id)
   }
 
   /** The statements that have not ended, oldest first. */

@@ -74,6 +74,8 @@ async function answered(url: URL, route: Route, { pin, authorization }: Way, sig
   })
   sent.on('response', resolve)
   sent.on('error', reject)
+  // With an answer that changes the protocol, Node reports nothing else, and a later abort no longer does either.
+  sent.on('close', () => reject(new Error('the server ended the connection without an answer')))
   sent.end()
   const response = await promise
   try {

@@ -51,13 +51,13 @@ export function statementSource(dataDir: string, domain: string, domains: string
  * key of its domain is on this machine.
  */
 export async function renewed(dataDir: string, held: HeldStatement, domains: string, now: number): Promise<string> {
-  const { domain, agentId, subject, issuedAt, expiresAt, id, jwt } = held
+  const { domain, agentId, subject, issuedAt, expiresAt, jwt } = held
   const life = (expiresAt - issuedAt) * MS
   if (expiresAt * MS - now > Math.min(WARNING_MS, life / 2)) return jwt
   const store = new DomainStore(domains, domain)
-  // A revoked statement must not come back by itself.
-  const isRevoked = store.statements(now).some((statement) => statement.id === id && statement.isRevoked)
-  if (!store.hasKey || isRevoked || expiresAt * MS <= now) return jwt
+  // A revoked statement must not come back by itself, nor one that somebody else has made up become real.
+  const mayRenew = expiresAt * MS > now && store.hasKey && !store.isRevoked(held, now) && (await store.hasSigned(jwt))
+  if (!mayRenew) return jwt
   const fresh = await store.sign({ agentId, subject }, life / DAY_MS, now)
   holdStatement(dataDir, fresh)
   return fresh

@@ -73,20 +73,21 @@ export class TrustStore {
 
   /** What is known of the keys of a root. */
   load(root: Root): KeyState {
-    const name = keysFile(root)
     try {
-      const bytes = readPrivateFile(join(this.#directory, name))
-      return bytes === undefined ? NO_KEYS : keyState(JSON.parse(bytes.toString()))
+      return this.#known(root)
     } catch (error) {
-      const reason = error instanceof StaticError ? error.message : `${name} is damaged`
       // Not as if nothing were known: whoever damages the file would choose the keys.
-      return { ...NO_KEYS, refused: `${reason}. Remove the root and add it again` }
+      return { ...NO_KEYS, refused: StaticError.from(error).message }
     }
   }
 
-  /** Changes what is known of the keys of a root. */
+  /**
+   * Changes what is known of the keys of a root.
+   *
+   * @throws {StaticError} if the file is damaged: a fetch must not put keys in the place of those that were known
+   */
   update(root: Root, change: (state: KeyState) => KeyState): void {
-    this.#replace(keysFile(root), { root: root.text, ...change(this.load(root)) })
+    this.#replace(keysFile(root), { root: root.text, ...change(this.#known(root)) })
   }
 
   /** Forgets the keys of a root. */
@@ -100,6 +101,17 @@ export class TrustStore {
     const directory = statSync(this.#directory, { bigint: true, throwIfNoEntry: false })
     const list = statSync(join(this.#directory, LIST), { throwIfNoEntry: false })
     return `${directory?.mtimeNs} ${list?.ino}`
+  }
+
+  #known(root: Root): KeyState {
+    const name = keysFile(root)
+    try {
+      const bytes = readPrivateFile(join(this.#directory, name))
+      return bytes === undefined ? NO_KEYS : keyState(JSON.parse(bytes.toString()))
+    } catch (cause) {
+      if (cause instanceof StaticError) throw cause
+      throw StaticError.of('invalid_request', `${name} is damaged. Remove the root and add it again.`, { cause })
+    }
   }
 
   #replace(name: string, content: object): void {
