@@ -76,7 +76,7 @@ void test('two agents talk, starting from sign-up', async () => {
   const version = (await ok(ann, 'static --version')).trim()
   assert.equal(
     invited.stderr,
-    `static: this agent is listening: others with Static ${version} (static-${version}-linux-x64.tar.gz) can now run \`static channel join ${ROUTING}\` and paste the token.\n`,
+    `static: this agent is listening: others with Static ${version} (static-${version}-linux-x64.tar.gz) can now run \`static channel join ${ROUTING}\` and paste the token. A machine that does not use this relay yet needs a link: add --link.\n`,
   )
   assert.match(readFileSync(join(ann.home, 'token'), 'utf8'), /^st_inv_[\w-]+\n$/)
   const joined = JSON.parse(await ok(ann, `static channel join ${ROUTING} --as bob --json < token`))

@@ -75,7 +75,7 @@ export const GROUPS: readonly Group[] = [
         async () => (await import('./commands/channel.ts')).channelCommand(),
       ],
       agent: [
-        'list and delete the agents on this machine, and manage the keys that unlock them',
+        'create, list and delete agents on this machine, and manage the keys that unlock them',
         async () => (await import('./commands/agent.ts')).agentCommand(),
       ],
       trust: [

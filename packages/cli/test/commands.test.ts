@@ -148,7 +148,7 @@ describe('static up and static admin', () => {
     const ports = ['--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
     const { port } = new URL(ready.api_url)
     const taken = await run('up', '--data-dir', join(home, 'taken'), '--api-port', port, ...ports)
-    const sentence = `static: Cannot listen on localhost port ${port}: it is in use by another program. Stop that program, or choose another port.\n`
+    const sentence = `static: Cannot listen on localhost port ${port}: it is in use by another program. Stop that program, or choose another port (see \`--help\`).\n`
     assert.deepEqual(taken, { code: 1, stdout: '', stderr: sentence })
     const broken = join(home, 'broken')
     cpSync(data, broken, { recursive: true })

@@ -8,7 +8,7 @@ import { StaticError } from '@static/protocol'
 export function listenError(place: string, code: string, cause?: unknown): StaticError {
   const isInUse = code === 'EADDRINUSE' || /address already in use/i.test(code)
   const text = isInUse
-    ? 'it is in use by another program. Stop that program, or choose another port.'
+    ? 'it is in use by another program. Stop that program, or choose another port (see `--help`).'
     : `${code}. Check the address and your permissions.`
   return StaticError.of('connection_error', `Cannot listen on ${place}: ${text}`, cause === undefined ? {} : { cause })
 }

@@ -13,7 +13,7 @@ import {
   writeCredentials,
 } from '@static/sdk/account'
 import type { ApiFlags } from './account.ts'
-import { note } from '../terminal/output.ts'
+import { commandLine, note } from '../terminal/output.ts'
 import { askLine, askSecret, canAsk } from '../terminal/ask.ts'
 import { secretOf, type SecretSource } from '../terminal/secrets.ts'
 
@@ -166,6 +166,10 @@ export function saveCredentials(
       },
     )
   }
+  if (relay === undefined)
+    note(
+      `${apiUrl} announces no relay, so none is saved: programs need STATIC_RELAY. If the server was still starting, run \`${commandLine('login')}\` again.`,
+    )
 }
 
 function sourceOf({ password, passwordStdin, passwordFile }: PersonFlags): SecretSource {

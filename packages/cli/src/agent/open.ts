@@ -13,8 +13,8 @@ import type {
   ServeOptions,
   StaticChannelManager,
 } from '@static/sdk'
-import { OPTIONS, readRelayFile } from '@static/sdk/account'
-import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
+import { type AccountSettings, OPTIONS, readRelayFile } from '@static/sdk/account'
+import { accountOf, addAccountFlags, type AccountFlags, DEFAULT_API_URL, relayOf } from '../account/account.ts'
 import { clientFlag } from '../account/client-flag.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
 import { commandLine, shellWord } from '../terminal/output.ts'
@@ -68,8 +68,8 @@ function port(text: string): number {
 }
 
 /** A command line for the same agent, for hints. */
-export function commandLineFor({ as, dataDir, keyFile, passphraseFile }: AgentFlags, words: string): string {
-  const given = { as, 'data-dir': dataDir, 'key-file': keyFile, 'passphrase-file': passphraseFile }
+export function commandLineFor({ as, dataDir, keyFile, passphraseFile, relay, ca }: AgentFlags, words: string): string {
+  const given = { as, 'data-dir': dataDir, 'key-file': keyFile, 'passphrase-file': passphraseFile, relay, ca }
   const flags = Object.entries(given).flatMap(([name, value]) =>
     value === undefined ? [] : [` --${name} ${shellWord(value)}`],
   )
@@ -155,7 +155,8 @@ export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise
   const account = accountOf(flags)
   const { identity, dataDir } = agentPlace(flags)
   const isConfigured = account.relay !== undefined || link !== undefined || readRelayFile(dataDir) !== undefined
-  const announced = flags.relay === undefined && !isConfigured ? await relayOf(account) : undefined
+  const announced =
+    flags.relay === undefined && !isConfigured ? await relayOf(account).catch(noServer(account)) : undefined
   return {
     ...(flags.relay === undefined ? {} : { endpoint: flags.relay }),
     ...announced,
@@ -170,6 +171,17 @@ export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise
     ...(flags.grpcPort === undefined ? {} : { grpcPort: flags.grpcPort }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
     key: await keySourceOf(flags, await slotsOf(dataDir)),
+  }
+}
+
+/** Adds how to name a server, on a machine that knows none and has none of its own. */
+function noServer({ apiUrl, apiKey }: AccountSettings): (error: unknown) => never {
+  return (error) => {
+    const { code, message } = StaticError.from(error)
+    if (code !== 'connection_error' || apiKey !== undefined || apiUrl !== DEFAULT_API_URL) throw error
+    const instead =
+      'This machine knows no other server: join with a link, pass --relay and --ca, or sign up with --api-url.'
+    throw StaticError.of(code, `${message} ${instead}`, { cause: error })
   }
 }
 

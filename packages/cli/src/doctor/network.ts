@@ -15,6 +15,7 @@ import { type Finding, fix, ok, skipped } from './finding.ts'
 
 const TIMEOUT_MS = 5_000
 const START_HERE = 'Run `static up`.'
+const START_OR_NAME = 'Run `static up`, or pass the URL of another server with --api-url.'
 const LOOK_THERE = 'Check the address and the network.'
 
 /** Checks that the API is ready, and compares its clock with ours. */
@@ -123,7 +124,7 @@ export async function checkPorts(
   const named = (list: typeof ports): string => list.map(([kind, number]) => `${number}/${kind}`).join(' and ')
   const taken: typeof ports = []
   for (const one of ports) if (!(await isFree(...one))) taken.push(one)
-  if (taken.length === 0) return ok('ports', `${named(ports)} are free`)
+  if (taken.length === 0) return ok('ports', `${named(ports)} ${ports.length === 1 ? 'is' : 'are'} free`)
   return fix(
     'ports',
     `Another program is using ${named(taken)}. Stop it, or choose other ports (see \`static up --help\`).`,
@@ -149,5 +150,5 @@ async function isFree(kind: 'tcp' | 'udp', port: number): Promise<boolean> {
 
 function startHint(apiUrl: string): string {
   const { hostname } = new URL(apiUrl)
-  return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? START_HERE : LOOK_THERE
+  return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? START_OR_NAME : LOOK_THERE
 }

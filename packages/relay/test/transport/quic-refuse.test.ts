@@ -253,7 +253,7 @@ void test('a port in use, a wrong host and a wrong certificate are reported clea
     assert.equal(error.code, 'connection_error')
     assert.match(
       error.message,
-      /^Cannot listen on UDP port \d+: it is in use by another program\. Stop that program, or choose another port\.$/,
+      /^Cannot listen on UDP port \d+: it is in use by another program\. Stop that program, or choose another port \(see `--help`\)\.$/,
     )
     return true
   })

@@ -349,7 +349,8 @@ function variableOf({ variable }: ClientOption, env: Environment): string | unde
 }
 
 function missing(option: Named): never {
-  throw invalid(`\`${option}\` is required. Set the option or ${OPTIONS[option].variable}.`)
+  const saved = option === 'endpoint' ? ', or run `static signup` or `static login`, which save it' : ''
+  throw invalid(`\`${option}\` is required. Set the option or ${OPTIONS[option].variable}${saved}.`)
 }
 
 function checkText(option: string, value: unknown): string | undefined {

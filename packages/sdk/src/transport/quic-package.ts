@@ -2,7 +2,8 @@
 import { ConnectionError } from '@static/node/connection-error'
 import type * as Quic from '@static/quic'
 
-const MISSING = 'QUIC needs the package @static/quic, which is not installed. Install it, or use an https endpoint.'
+const MISSING =
+  'QUIC needs the package @static/quic, which is not installed. Install it, or use the endpoint https://host:PORT, with the gRPC port of the relay.'
 
 /**
  * Loads the package on first use.

@@ -227,7 +227,7 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
   'no endpoint': [
     { dataDir: '/agent', identity: 'a' },
     'invalid_request',
-    /^`endpoint` is required\. Set the option or STATIC_RELAY\.$/,
+    /^`endpoint` is required\. Set the option or STATIC_RELAY, or run `static signup` or `static login`, which save it\.$/,
   ],
   'no directory': [{ endpoint: OPTIONS.endpoint, identity: 'a' }, 'invalid_request', /`dataDir` .* STATIC_DATA_DIR\./],
   'no identity': [{ endpoint: OPTIONS.endpoint, dataDir: '/a' }, 'invalid_request', /`identity` .* STATIC_IDENTITY\./],

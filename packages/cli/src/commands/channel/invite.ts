@@ -146,12 +146,13 @@ export function joinHint(
   remote: boolean,
 ): string {
   const { version } = packageJson
+  const elsewhere = what === 'token' ? ' A machine that does not use this relay yet needs a link: add --link.' : ''
   const others = `others with Static ${version} (static-${version}-linux-x64.tar.gz)`
   const how = `\`static channel join${what === 'token' ? ` ${name}` : ''}\` and paste the ${what}`
   if (flags.admit === 'members') {
-    return `${others} can run ${how}, and join while this agent or another member with an account listens.`
+    return `${others} can run ${how}, and join while this agent or another member with an account listens.${elsewhere}`
   }
   return remote
-    ? `this agent is listening: ${others} can now run ${how}.`
-    : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.`
+    ? `this agent is listening: ${others} can now run ${how}.${elsewhere}`
+    : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.${elsewhere}`
 }

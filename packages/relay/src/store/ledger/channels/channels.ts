@@ -18,7 +18,7 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   if (rows.names.find(account, name) !== undefined) {
     return refuse(
       'channel_exists',
-      `Channel ${name} already exists in this account. Choose another name, or ask its owner for an invite.`,
+      `Channel ${name} already exists in this account. Choose another name, ask its owner for an invite, or, if that agent is gone, run \`static channel delete ${name}\`.`,
     )
   }
   if (rows.names.count(account) >= maxChannels) {
