@@ -1,7 +1,6 @@
-"""Payloads of one channel that have arrived from the driver, shared by all its readers.
+"""The inbox of a channel for asyncio: like the one for threads, without locks.
 
-Like the inbox for threads, without locks. A payload is taken and returned without a pause in between, so that a
-cancelled task has either got it or left it.
+A payload is taken and returned without a pause in between, so that a cancelled task has either got it or left it.
 """
 
 from __future__ import annotations
@@ -9,51 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections import deque
-from typing import Any, Deque, Iterator, List, Mapping, Optional
+from typing import Any, Iterator, List, Mapping, Optional
 
-from .._frames import encode_frame
-from .._inbox import WINDOW, Reader
-from .._values import Arrival, Settlement
+from .._read_ahead import Reader, ReadAhead
+from .._values import Arrival
 from ._connection import Connection
 
 
-class Inbox:
-    """The read-ahead buffer of one channel."""
+class Inbox(ReadAhead):
+    """The read-ahead buffer of one channel, shared by tasks."""
 
     def __init__(self, connection: Connection, on: int) -> None:
-        self._connection = connection
-        #: The number of the channel.
-        self.on = on
         self._waiters: List["asyncio.Future[None]"] = []
-        self._ready: Deque[Arrival] = deque()
-        self._settled: Deque[int] = deque()
-        #: Payloads taken and given back unsettled.
-        self._returned: Deque[Arrival] = deque()
-        #: The last payload taken.
-        self._last_taken = 0
-        #: Payloads that were requested and have not arrived.
-        self._asked = 0
-        #: Incremented by every ``stop`` and recall, to recognise answers to requests made before it.
-        self._run = 0
-        #: The run of the last recall: payloads of earlier ones go back to the driver.
-        self._recalled = 0
-        self._stops = 0
-        #: Handlers running on this channel, alongside its readers.
-        self._handlers = 0
-        self._is_over = False
-        self._error: Optional[Mapping[str, Any]] = None
-        connection.listen(on, self._hear, self.wake, self._close)
-
-    @property
-    def stops(self) -> int:
-        """The number of ``stop`` calls so far."""
-        return self._stops
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether a payload is available."""
-        return len(self._ready) > 0 or len(self._returned) > 0
+        super().__init__(connection, on)
 
     async def take(self, reader: Reader, timeout: Optional[float] = None) -> Optional[Arrival]:
         """Waits for the next payload; None if the reader, the channel or the client has ended, or on a timeout."""
@@ -103,15 +70,9 @@ class Inbox:
             if timer is not None:
                 timer.cancel()
 
-    def settle(self, token: int) -> None:
-        """Marks a payload as processed. A finalizer may call it, in any thread."""
-        self._settled.append(token)
-        self._connection.say_later(self._settlement)
-
     def give_back(self, arrival: Arrival) -> None:
         """Delivers a payload again, unless it was settled. A finalizer may call it, in any thread."""
-        header = {**arrival.header, "redelivered": True}
-        self._returned.append(Arrival(arrival.token, header, arrival.payload, arrival.settlement))
+        super().give_back(arrival)
         self._connection.soon(self.wake)
 
     @contextlib.contextmanager
@@ -130,11 +91,7 @@ class Inbox:
         """Stops all current readers. Buffered payloads stay for later readers."""
         if self._connection.is_over:
             return
-        self._stops += 1
-        self._run += 1
-        self._asked = 0
-        self._is_over = False
-        call = self._connection.begin("close", on=self.on)
+        call = self._begin_stop()
         self.wake()
         await call.wait()
 
@@ -149,69 +106,9 @@ class Inbox:
         for waiter in waiters:
             _wake(waiter)
 
-    def _take_back(self) -> None:
-        """Returns given-back payloads to their place."""
-        returned = []
-        while self._returned:
-            arrival = self._returned.popleft()
-            if not arrival.settlement.is_settled:
-                returned.append(arrival)
-        if returned:
-            self._ready = deque(sorted([*returned, *self._ready], key=lambda arrival: arrival.token))
-
-    def _recall(self) -> None:
-        """Gives every payload that no reader has taken back to the driver."""
-        self._take_back()
-        self._close()
-        self._run += 1
-        self._recalled = self._run
-        self._asked = 0
-        self._give_up([arrival.token for arrival in self._ready])
-        self._ready.clear()
-
-    def _give_up(self, tokens: List[int]) -> None:
-        self._connection.say("recall", on=self.on, tokens=tokens, before=self._recalled)
-
-    def _close(self) -> None:
-        """Tells the driver which payloads readers have seen: only those are marked as redelivered."""
-        if self._last_taken > 0:
-            self._connection.say("given", on=self.on, upTo=self._last_taken)
-
-    def _is_at_end(self, reader: Reader) -> bool:
-        if self._connection.is_closed or reader.is_over():
-            return True
-        self._connection.check()
-        return False
-
-    def _ask(self) -> None:
-        missing = WINDOW - self._asked - len(self._ready)
-        if missing >= WINDOW // 2:
-            self._asked += missing
-            self._connection.say("more", on=self.on, count=missing, run=self._run)
-
     def _hear(self, header: Mapping[str, Any], data: bytes) -> None:
-        is_current = header["run"] == self._run
-        if is_current:
-            self._asked -= 1
-        if header["event"] == "payload":
-            token = header["token"]
-            if header["run"] < self._recalled:
-                self._give_up([token])
-                return
-            self._ready.append(Arrival(token, header, data, Settlement(self, token)))
-            if self._handlers > 0 and not self._waiters:
-                self._recall()
-        elif is_current:
-            self._is_over = True
-            self._error = header.get("error")
+        self._arrived(header, data, len(self._waiters) > 0)
         self.wake()
-
-    def _settlement(self) -> bytes:
-        """One frame with everything settled since the last one."""
-        tokens = []
-        while self._settled:
-            tokens.append(self._settled.popleft())
-        return encode_frame({"do": "settle", "on": self.on, "tokens": tokens}) if tokens else b""
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:
