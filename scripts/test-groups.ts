@@ -25,7 +25,7 @@ const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   'sdk-session': ['packages/sdk/test/session/'],
   'sdk-simulation': ['packages/sdk/test/simulation/', 'packages/sdk/test/member/'],
   'sdk-store': ['packages/sdk/test/store/', 'packages/sdk/test/transport/', 'packages/sdk/test/platform/'],
-  'sdk-vectors': ['packages/sdk/test/vectors/'],
+  'sdk-vectors': ['packages/sdk/test/vectors/', 'packages/sdk/test/proofs/'],
 }
 /** So that no group takes much longer than the others. */
 const MOST_FILES = 30
