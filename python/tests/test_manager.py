@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import threading
 import time
 import unittest
 
-from static_sdk import AuthError, ChannelError, StaticChannelManager, StaticClient, StaticError, TransportError
+from static_sdk import (
+    AuthError,
+    ChannelError,
+    ProofFile,
+    StaticChannelManager,
+    StaticClient,
+    StaticError,
+    TransportError,
+)
 
 from . import support
 from .support import expect, failure, manager, new_name
+
+
+def statement(agent_id: str) -> str:
+    """What a domain that no one trusts says about an agent."""
+
+    def part(value: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    now = int(time.time())
+    claims = {"iss": "https://evil.example", "sub": "claimant", "jti": "0123456789abcdef", "cnf": {"kid": agent_id}}
+    header = {"alg": "EdDSA", "typ": "static-agent+jwt"}
+    return f"{part(header)}.{part({**claims, 'iat': now, 'exp': now + 3600})}.{'A' * 86}"
 
 
 class ManagerTest(unittest.TestCase):
@@ -130,6 +153,32 @@ class ManagerTest(unittest.TestCase):
         # The owner was there first, and so it has confirmed the channel.
         self.assertTrue(joined.confirmed())
         self.assertTrue(channel.confirmed())
+
+    def test_an_owner_asks_for_proofs_and_sees_claims(self) -> None:
+        name = new_name()
+        channel = self.owner.create(name)
+        token = self.owner.invite(name, require=["acme.example", "github:acme/app@refs/heads/main"])
+        expect(self, failure(self.guest.join_with_token, name, token, 20), ChannelError, "proof_required")
+        expect(self, failure(self.owner.invite, name, require="acme"), StaticError, "invalid_request")
+        path = os.path.join(support.new_directory(), "statement.jwt")
+        claimant = StaticChannelManager(**support.options(b"claimant", guest=True), proof=ProofFile(path))
+        self.addCleanup(claimant.close)
+        with open(path, "w") as file:
+            file.write(statement(claimant.client.agent_id))
+        error = failure(claimant.join_with_token, name, token, 20, show=True)
+        expect(self, error, ChannelError, "proof_required")
+        claimant.join_with_token(name, self.owner.invite(name), 20, show=True)
+        until = time.monotonic() + support.SECONDS
+        proofs = [member.proof for member in channel.members() if member.proof is not None]
+        while not proofs and time.monotonic() < until:
+            time.sleep(0.02)
+            proofs = [member.proof for member in channel.members() if member.proof is not None]
+        [proof] = proofs
+        self.assertEqual((proof.state, proof.claimed, proof.until), ("unchecked", "evil.example", None))
+        self.assertEqual(proof.shown, "claims evil.example (unchecked: no root)")
+        claimant.send(name, b"hello")
+        [envelope] = self.owner.receive_envelopes(name, 20)
+        self.assertEqual(envelope.sender.proof, proof)
 
     def test_a_new_agent_with_nothing_but_a_link_joins(self) -> None:
         name = new_name()

@@ -233,7 +233,10 @@ export class AgentChannel {
   /** Changes the state on behalf of the application. */
   become(state: ChannelRecord['state'], rekeyDue: boolean = this.standing.record.rekeyDue): void {
     this.standing.set({ state, rekeyDue })
-    if (state === 'joined') this.forks.joined()
+    if (state === 'joined') {
+      this.forks.joined()
+      this.proving.showing.retry()
+    }
     this.turn.work()
   }
 

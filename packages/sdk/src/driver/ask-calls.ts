@@ -1,10 +1,11 @@
 /** The program's requests, and the requests from others that it serves. */
-import { ERRORS, type ErrorCode, StaticError, toHex } from '@static/protocol'
+import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
 import type { Ask } from '../public/ask.ts'
 import type { Channel } from '../public/channel.ts'
 import type { ServeOptions } from '../channel/asking/serving.ts'
 import type { Answer, ChannelRequest, ReceivedMessage } from '../public/envelope.ts'
 import type { AskCall, CallResult, ChannelRef, ReceivedFields, Tell } from './pipe-protocol.ts'
+import { plainMember } from './plain.ts'
 
 /** A request of the program. */
 interface HeldAsk {
@@ -144,7 +145,7 @@ export function plainAnswer(answer: Answer): CallResult {
 
 function fieldsOf({ sender, messageId, index, epoch, time }: ReceivedMessage): ReceivedFields {
   return {
-    sender: { ...sender, identity: toHex(sender.identity) },
+    sender: plainMember(sender),
     messageId,
     index,
     epoch,

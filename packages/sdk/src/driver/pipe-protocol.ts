@@ -185,9 +185,17 @@ export interface PlainError {
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 
+/** A member; its proof has `shown`, the name that we make of it. */
+export interface PlainMember {
+  readonly agentId: string
+  readonly fingerprint: string
+  readonly identity: string
+  readonly proof?: object
+}
+
 /** The common fields of messages, requests and answers. */
 export interface ReceivedFields {
-  readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
+  readonly sender: PlainMember
   readonly messageId: string
   readonly index: number
   readonly epoch: number

@@ -5,20 +5,20 @@ import { type MemberProof, shownProof } from '../channel/proving/member-proof.ts
 import type { ChannelMember, ListedMember } from '../public/envelope.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
 import type { MemberReceipt } from '../public/receipt-view.ts'
-import type { PlainError } from './pipe-protocol.ts'
+import type { PlainError, PlainMember } from './pipe-protocol.ts'
 
-export function plainMember({ agentId, fingerprint, identity, proof }: ChannelMember): unknown {
+export function plainMember({ agentId, fingerprint, identity, proof }: ChannelMember): PlainMember {
   return { agentId, fingerprint, identity: toHex(identity), ...(proof && { proof: plainProof(proof) }) }
 }
 
 /** `shown` is the name that we make of it. */
-function plainProof(proof: MemberProof): unknown {
+function plainProof(proof: MemberProof): object {
   const shown = shownProof(proof)
   return proof.state === 'checked' ? { ...proof, shown, until: proof.until.getTime() } : { ...proof, shown }
 }
 
 export function plainListedMember({ vouched, ...member }: ListedMember): unknown {
-  return { ...(plainMember(member) as object), vouched: vouched ?? null }
+  return { ...plainMember(member), vouched: vouched ?? null }
 }
 
 export function plainReceipt({ at, identity, ...receipt }: MemberReceipt): unknown {

@@ -2,13 +2,13 @@
  * Messages of one channel that the program reads ahead or handles. Each is held until the program settles it: anything
  * that the program received but did not settle is delivered again.
  */
-import { StaticError, toHex } from '@static/protocol'
+import { StaticError } from '@static/protocol'
 import { Unfit } from '../channel/receiving/unfit.ts'
 import type { Channel } from '../public/channel.ts'
 import type { HandleOptions } from '../channel/receiving/handling.ts'
 import type { Envelope } from '../public/envelope.ts'
 import type { MessageFields, PlainError, Tell } from './pipe-protocol.ts'
-import { plainError } from './plain.ts'
+import { plainError, plainMember } from './plain.ts'
 
 /** Read-ahead and handling of one channel. */
 export class Reading {
@@ -123,7 +123,7 @@ export class Reading {
     return {
       on: this.#on,
       token,
-      sender: { ...sender, identity: toHex(sender.identity) },
+      sender: plainMember(sender),
       messageId,
       index,
       epoch,

@@ -1,7 +1,8 @@
 /**
  * The crash points of a join: the owner, then the joiner, is killed before and after each of its calls to the database
  * and the network, from the request to the greeting, and started again on the same directory. The join always comes to
- * its end, with one membership and one use: of one use none is left, and of two one.
+ * its end, with one membership and one use: of one use none is left, and of two one. The same where the owner admits
+ * only agents that prove who runs them; then the owner knows in the end who that is.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,7 +14,10 @@ import type { Channel } from '../../src/public/channel.ts'
 import type { AgentParts } from '../../src/agent/agent.ts'
 import { StaticChannelManager } from '../../src/public/manager.ts'
 import type { RelaySession } from '../../src/ports/index.ts'
+import type { ChannelMember } from '../../src/public/envelope.ts'
+import type { ShowOptions } from '../../src/public/options/invite-options.ts'
 import { until } from '../crash/scene.ts'
+import { Company, proofsOf } from '../support/company.ts'
 import { type AgentOptions, code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 /** How many points of each side are tried; `STATIC_CRASH=all`: all. */
@@ -25,6 +29,7 @@ const SETTINGS = {
   rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000, joinsPerMinute: 10_000 },
 }
 const SECONDS = 240
+const DOMAIN = 'acme.example'
 const random = randomNumbers(SEED)
 
 /** Agents of which only the one that is killed is started again. */
@@ -33,6 +38,8 @@ interface Lane {
   readonly number: number
   readonly second: StaticChannelManager
   readonly third: StaticChannelManager
+  /** Who runs them all. */
+  readonly company: Company
 }
 
 let rounds = 0
@@ -42,23 +49,26 @@ async function round(
   lane: Lane,
   who: 'owner' | 'joiner',
   point: CrashPoint | undefined,
+  isProven: boolean,
 ): Promise<readonly string[] | undefined> {
   const number = ++rounds
   const name = `acme/invite/round-${number}`
   const mortal = new CrashingPorts()
   const start = {
-    owner: (options: AgentOptions = {}) => lane.world.manager(`owner-${lane.number}`, options),
-    joiner: (options: AgentOptions = {}) => lane.world.manager(`joiner-${number}`, { account: null, ...options }),
+    owner: (options: AgentOptions = {}) => started(lane, `owner-${lane.number}`, options),
+    joiner: (options: AgentOptions = {}) => started(lane, `joiner-${number}`, { account: null, ...options }),
   }
+  const shown = isProven ? { show: DOMAIN } : {}
   let owner = await start.owner(who === 'owner' ? mortal.options : {})
   let joiner = await start.joiner(who === 'joiner' ? mortal.options : {})
   try {
     await owner.create(name)
     // Its own use may be the last one.
     const maxUses = point?.moment === 'before' ? 1 : 2
-    const token = await owner.invite(name, { maxUses })
+    const token = await owner.invite(name, { maxUses, ...(isProven && { require: DOMAIN }) })
+    await lane.company.sign(`joiner-${number}`, joiner.client)
     mortal.mark(point)
-    let joining = joiner.joinWithToken(name, token, SECONDS)
+    let joining = joiner.joinWithToken(name, token, SECONDS, shown)
     // One that is killed is told nothing that counts.
     joining.catch(() => {})
     await Promise.race([joining.catch(() => mortal.died), mortal.died])
@@ -70,9 +80,13 @@ async function round(
     } else if (mortal.isDead) {
       await joiner.close()
       joiner = await start.joiner()
-      joining = joiner.joinWithToken(name, token, SECONDS)
+      joining = joiner.joinWithToken(name, token, SECONDS, shown)
     }
-    await oneIsIn(lane, owner, await joining, { token, maxUses })
+    await oneIsIn(lane, owner, await joining, { token, maxUses, shown })
+    if (isProven) {
+      const proof = (): string => JSON.stringify(memberOf(owner, name, joiner)?.proof)
+      await until(() => memberOf(owner, name, joiner)?.proof?.state === 'checked', proof)
+    }
     await owner.client.channel(name).delete()
     return calls
   } finally {
@@ -86,7 +100,7 @@ async function oneIsIn(
   lane: Lane,
   owner: StaticChannelManager,
   joined: Channel,
-  { token, maxUses }: { readonly token: string; readonly maxUses: number },
+  { token, maxUses, shown }: { readonly token: string; readonly maxUses: number; readonly shown: ShowOptions },
 ): Promise<void> {
   const { name } = joined
   const { second, third } = lane
@@ -99,8 +113,24 @@ async function oneIsIn(
     break
   }
   await agree([own, joined], 2)
-  if (maxUses > 1) await agree([own, joined, await second.joinWithToken(name, token, SECONDS)], 3)
-  await assert.rejects(third.joinWithToken(name, token, SECONDS), code('invite_used_up'))
+  if (maxUses > 1) await agree([own, joined, await second.joinWithToken(name, token, SECONDS, shown)], 3)
+  await assert.rejects(third.joinWithToken(name, token, SECONDS, shown), code('invite_used_up'))
+}
+
+/** An agent that believes the company. */
+async function started({ world, company }: Lane, name: string, options: AgentOptions): Promise<StaticChannelManager> {
+  return await world.manager(name, { proofs: proofsOf(world, name, { roots: [company] }), ...options })
+}
+
+function memberOf(
+  owner: StaticChannelManager,
+  name: string,
+  { client }: StaticChannelManager,
+): ChannelMember | undefined {
+  return owner.client
+    .channel(name)
+    .members()
+    .find(({ agentId }) => agentId === client.agentId)
 }
 
 /** They see the same so many members and the same log. */
@@ -112,27 +142,42 @@ async function agree(channels: readonly Channel[], count: number): Promise<void>
   )
 }
 
-function pointsOf(calls: number): CrashPoint[] {
+function pointsOf(calls: number, most: number | undefined): CrashPoint[] {
   const one = ONLY && /^(\d+) (before|after)$/.exec(ONLY)
   if (one) return [{ call: Number(one[1]), moment: one[2] as CrashPoint['moment'] }]
   const numbers = Array.from({ length: calls }, (_, at) => at + 1)
   const all = numbers.flatMap((call) => [{ call, moment: 'before' } as const, { call, moment: 'after' } as const])
   const ranked = all.map((point, at) => ({ point, at, rank: random() })).sort((a, b) => a.rank - b.rank)
-  const kept = ranked.slice(0, SAMPLE).sort((a, b) => a.at - b.at)
+  const kept = ranked.slice(0, most).sort((a, b) => a.at - b.at)
   return kept.map(({ point }) => point)
 }
 
 test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const lanes: Lane[] = []
+  const company = new Company(world, DOMAIN)
   for (const number of [1, 2]) {
-    const second = await world.manager(`second-${number}`, { account: null, chance: () => 0 })
-    lanes.push({ world, number, second, third: await world.manager(`third-${number}`, { account: null }) })
+    const second = await world.manager(`second-${number}`, {
+      account: null,
+      chance: () => 0,
+      proofs: proofsOf(world, `second-${number}`, { roots: [company] }),
+    })
+    const third = await world.manager(`third-${number}`, {
+      account: null,
+      proofs: proofsOf(world, `third-${number}`, { roots: [company] }),
+    })
+    await company.sign(`second-${number}`, second.client)
+    await company.sign(`third-${number}`, third.client)
+    lanes.push({ world, number, second, third, company })
   }
-  for (const who of ['owner', 'joiner'] as const) {
-    await t.test(who, async (t) => {
-      const calls = (await round(lanes[0] ?? assert.fail(), who, undefined)) ?? []
-      const points = pointsOf(calls.length)
+  const sides = (['owner', 'joiner'] as const).flatMap((who) => [
+    { who, isProven: false, most: SAMPLE },
+    { who, isProven: true, most: SAMPLE && 3 },
+  ])
+  for (const { who, isProven, most } of sides) {
+    await t.test(`${who}${isProven ? ', with a proof' : ''}`, async (t) => {
+      const calls = (await round(lanes[0] ?? assert.fail(), who, undefined, isProven)) ?? []
+      const points = pointsOf(calls.length, most)
       const left = [...points]
       const started = performance.now()
       const failures: unknown[] = []
@@ -140,7 +185,7 @@ test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeo
       const run = async (lane: Lane): Promise<void> => {
         for (let point = left.shift(); point; point = left.shift()) {
           try {
-            if (!(await round(lane, who, point))) killed++
+            if (!(await round(lane, who, point, isProven))) killed++
           } catch (error) {
             failures.push(new Error(`killed ${point.moment} call ${point.call}: ${String(error)}`, { cause: error }))
           }

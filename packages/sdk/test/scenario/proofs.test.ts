@@ -186,6 +186,12 @@ for (const way of waysFor('grpc')) {
     scene.skew += 11 * MINUTE
     assert.equal((await removed).member, silent.agentId)
     assert.deepEqual((await gone).removed, [silent.agentId])
+    // Whoever is removed in an outage would be by the time that another one is.
+    const later = await scene.agent('later')
+    await later.joinChannel(NAME, await again.addMember(await later.generateKeyPackage()))
+    const next = event(last, 'members_changed', ({ removed: some }) => some.length > 0)
+    scene.skew += 11 * MINUTE
+    assert.deepEqual((await next).removed, [later.agentId])
     assert.equal(proofIn(again, proven)?.state, 'checked')
     assert.ok(
       again.members().some(({ agentId }) => agentId === unknown.agentId),
