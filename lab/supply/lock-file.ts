@@ -27,11 +27,12 @@ interface Entry {
   readonly optionalDependencies?: Readonly<Record<string, string>>
 }
 
-/** Licences that allow use in a closed product. MPL-2.0 is that of tools that are not shipped. */
+/** Licences that allow use in a closed product, in one of several. MPL-2.0 is that of tools that are not shipped. */
 const LICENSES = new Set([
   '0BSD',
   '(Apache-2.0 AND BSD-3-Clause)',
   'Apache-2.0',
+  '(BSD-3-Clause OR GPL-2.0)',
   'BlueOak-1.0.0',
   'BSD-2-Clause',
   'BSD-3-Clause',
