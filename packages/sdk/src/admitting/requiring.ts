@@ -11,7 +11,7 @@ import { removeMember } from '../agent/owning.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { memberProofOf } from '../channel/proving/member-proof.ts'
 import type { AgentId, Time } from '../ports/index.ts'
-import { covers, trustDomainOf } from '../proofs/names.ts'
+import { covers, shownClaim, trustDomainOf } from '../proofs/names.ts'
 import { parseRule, type Rule, ruleText, satisfies } from '../proofs/rules.ts'
 import { type CheckedProof, isSameSubject, type Verdict } from '../proofs/verdict.ts'
 import type { Candidate } from './adding.ts'
@@ -131,8 +131,10 @@ function mayCome(verdict: Verdict, rule: Rule): boolean {
   const { claimed } = verdict
   // Not checked yet.
   if (claimed === undefined) return true
-  if ('domain' in rule) return claimed === rule.domain
-  if ('github' in rule) return covers(rule.github, claimed)
-  if ('oidc' in rule) return claimed === rule.oidc.issuer
-  return claimed === trustDomainOf(rule.spiffe.replace(/\*$/, 'x'))
+  // A claim is shortened.
+  const isShown = (name: string): boolean => claimed === shownClaim(name)
+  if ('domain' in rule) return isShown(rule.domain)
+  if ('github' in rule) return isShown(rule.github) || covers(rule.github, claimed)
+  if ('oidc' in rule) return isShown(rule.oidc.issuer)
+  return isShown(trustDomainOf(rule.spiffe.replace(/\*$/, 'x')) ?? '')
 }

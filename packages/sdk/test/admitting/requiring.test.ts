@@ -1,0 +1,42 @@
+/** Whom an owner removes that demands proofs of members. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Requiring } from '../../src/admitting/requiring.ts'
+import type { AgentContext } from '../../src/agent/context.ts'
+import type { AgentChannel } from '../../src/channel/channel.ts'
+import { shownClaim } from '../../src/proofs/names.ts'
+
+/** Whether a member with an unchecked proof of an issuer has to go, an hour after it was added. */
+async function goes(rules: string, issuer: string): Promise<boolean> {
+  let unproven = 0
+  const context = { agentId: 'owner', now: () => 3_600_000, emit: () => unproven++ }
+  const channel = {
+    owner: 'owner',
+    state: 'joined',
+    intake: { isOnline: true, catchUp: () => Promise.resolve() },
+    proving: {
+      demands: [{ agent: 'member', rules, since: 0 }],
+      of: () => ({ state: 'unchecked', reason: 'its keys are out of reach', claimed: shownClaim(issuer) }),
+    },
+  }
+  const enforced = new Requiring(context as unknown as AgentContext).enforce(channel as unknown as AgentChannel)
+  // This channel cannot remove anyone.
+  await enforced.catch(() => {})
+  return unproven > 0
+}
+
+test('a member whose issuer is out of reach stays, however long the name of the issuer is', async () => {
+  const far = `${'out-of-reach.'.repeat(8)}example`
+  const repository = `acme/${'a'.repeat(90)}`
+  for (const [rule, issuer] of [
+    ['acme.example', 'acme.example'],
+    [far, far],
+    [`oidc:https://${far}/tenant#job:*`, `https://${far}/tenant`],
+    [`spiffe://${far}/ns/*`, far],
+    [`github:${repository}@refs/heads/main`, repository],
+    ['github:acme/*@refs/heads/main', repository],
+  ] as const) {
+    assert.equal(await goes(rule, issuer), false, rule)
+    assert.equal(await goes(rule, 'other.example'), true, rule)
+  }
+})
