@@ -16,7 +16,7 @@ import { MOST_CLAIMED } from './claims.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 import { admitKeys, type JoinPlace } from './keys.ts'
 import { isMember, isSame, replayToMember, replayToOwner } from './replays.ts'
-import { checkJoiner, replacedBy } from './requiring.ts'
+import { checkJoiner, replacedBy, stillProven } from './requiring.ts'
 
 /** Members other than the owner wait for this long plus a random share of the spread, so that usually only one acts. */
 const DELAY_MS = 500
@@ -87,7 +87,10 @@ async function checkAsOwner(
   return candidates
 }
 
-/** The verdict on the proof of a candidate. One that a use was taken for was checked before this agent stopped. */
+/**
+ * The verdict on the proof of a candidate. One that a use was taken for was checked before this agent stopped, perhaps
+ * long ago: if its issuer has revoked it since, it is checked like any other.
+ */
 async function provenOf(
   context: AgentServices['context'],
   issued: IssuedInvites,
@@ -97,8 +100,9 @@ async function provenOf(
 ): Promise<CheckedProof | undefined> {
   if (require === undefined) return undefined
   const known = issued.joiner(channel.id, candidate.agent)
-  if (known?.verdict !== undefined && known.invite === id && isSame(known, candidate))
-    return JSON.parse(known.verdict) as CheckedProof
+  const isKnown = known?.verdict !== undefined && known.invite === id && isSame(known, candidate)
+  const earlier = isKnown ? stillProven(context, known.verdict) : undefined
+  if (earlier) return earlier
   try {
     return await checkJoiner(context, channel, require, candidate, fromHex(context.agentId))
   } catch (error) {

@@ -53,6 +53,12 @@ export async function checkJoiner(
   throw StaticError.of('proof_required', `It is ${verdict.name} ${verdict.subject}, which no rule names.`)
 }
 
+/** A stored verdict, if it is still worth as much. */
+export function stillProven({ proofs }: Pick<AgentContext, 'proofs'>, stored: string): CheckedProof | undefined {
+  const verdict = proofs?.standing(JSON.parse(stored) as CheckedProof)
+  return verdict?.state === 'checked' ? verdict : undefined
+}
+
 /**
  * The members whose place a joiner takes: with an invite that replaces, those of the same proven subject. No commit
  * replaces the owner or the standby.

@@ -1,10 +1,12 @@
 /** Whom an owner removes that demands proofs of members. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Requiring } from '../../src/admitting/requiring.ts'
+import { Requiring, stillProven } from '../../src/admitting/requiring.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
 import type { AgentChannel } from '../../src/channel/channel.ts'
+import type { ProofDesk } from '../../src/proofs/desk.ts'
 import { shownClaim } from '../../src/proofs/names.ts'
+import type { CheckedProof, Verdict } from '../../src/proofs/verdict.ts'
 
 /** Whether a member with an unchecked proof of an issuer has to go, an hour after it was added. */
 async function goes(rules: string, issuer: string): Promise<boolean> {
@@ -39,4 +41,23 @@ test('a member whose issuer is out of reach stays, however long the name of the 
     assert.equal(await goes(rule, issuer), false, rule)
     assert.equal(await goes(rule, 'other.example'), true, rule)
   }
+})
+
+test('a use that was taken before a stop admits nobody whose proof was revoked meanwhile', () => {
+  const facts = { root: 'acme.example', key: 'k', issuedAt: 1 }
+  const checked: CheckedProof = {
+    state: 'checked',
+    kind: 'domain',
+    name: 'acme.example',
+    subject: 'deployer',
+    until: 9,
+    facts,
+  }
+  const stored = JSON.stringify(checked)
+  const deskThatSays = (verdict: Verdict): { proofs: ProofDesk } => ({
+    proofs: { standing: () => verdict } as unknown as ProofDesk,
+  })
+  assert.deepEqual(stillProven(deskThatSays(checked), stored), checked)
+  assert.equal(stillProven(deskThatSays({ state: 'lapsed', reason: 'its issuer has revoked it' }), stored), undefined)
+  assert.equal(stillProven({ proofs: undefined }, stored), undefined)
 })
