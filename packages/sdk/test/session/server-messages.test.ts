@@ -5,8 +5,11 @@ import { ScalarType } from '@bufbuild/protobuf'
 import { ServerMessageSchema } from '@static/protocol/relay'
 import { outOfBounds } from '../../src/session/server-messages.ts'
 
-/** Bytes of any length. The last two have 32, which the answer to a challenge checks. */
-const ANY_LENGTH = ['box', 'ciphertext', 'commit', 'keyPackage', 'tag', 'welcome', 'nonce', 'relayId']
+/**
+ * Bytes of any length. The last three have one, which their users check: the answer to a challenge, and a join, which
+ * knows the hash of the key.
+ */
+const ANY_LENGTH = ['box', 'ciphertext', 'commit', 'keyPackage', 'tag', 'welcome', 'nonce', 'relayId', 'boxKey']
 
 /** The names of all bytes that a relay can send, however deep. */
 function bytesIn(schema: DescMessage, seen = new Set<DescMessage>()): string[] {
