@@ -50,7 +50,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class MemberProof:
-    """Who runs a member, as far as it has shown that and this agent has checked it."""
+    """The one who runs a member, as far as it has shown that and this agent has checked it."""
 
     #: ``checked``: an issuer that this agent trusts has vouched for the member's key. ``lapsed``: one had. ``unchecked``:
     #: this agent trusts no such issuer, or does not have its keys now. ``invalid``: nothing an honest agent would show.

@@ -2,9 +2,9 @@
 import { type NameKind, provenName, type Verdict } from '../../proofs/verdict.ts'
 
 /**
- * Who runs a member, as far as this agent has checked it. `checked`: an issuer that this agent trusts has vouched for
- * the member's key. Otherwise `reason` says why not, and `claimed` names the issuer that the proof claims, which nothing
- * verifies.
+ * The one who runs a member, as far as this agent has checked it. `checked`: an issuer that this agent trusts has vouched
+ * for the member's key. Otherwise `reason` says why not, and `claimed` names the issuer that the proof claims, which
+ * nothing verifies.
  */
 export type MemberProof =
   | {
@@ -34,8 +34,9 @@ export function memberProofOf(verdict: Verdict): MemberProof {
 }
 
 /**
- * Who runs a member, in words for people and language models: `GitHub Actions acme/app refs/heads/main`, or for a proof
- * that is not checked `claims evil.example (unchecked: no root)`. Text of others is in it only as far as it is safe.
+ * The one who runs a member, in words for people and language models: `GitHub Actions acme/app refs/heads/main`, or for a
+ * proof that is not checked `claims evil.example (unchecked: no root)`. Text of others is in it only as far as it is
+ * safe.
  */
 export function shownProof(proof: MemberProof): string {
   if (proof.state === 'checked') return provenName(proof)
