@@ -11,6 +11,8 @@ const { valid } = JSON.parse(readFileSync(join(import.meta.dirname, 'ml-kem.json
   readonly valid: readonly Record<'seed' | 'public_key' | 'ciphertext' | 'secret', string>[]
 }
 const CONTEXT = 'static proof box 1'
+/** The content is as long as with the largest proof. */
+const MAX_PROOF_BYTES = 4096
 const PKCS8 = Buffer.from('302e020100300506032b656e04220420', 'hex')
 const SPKI = Buffer.from('302a300506032b656e032100', 'hex')
 
@@ -72,7 +74,8 @@ export function proofBoxes(request: {
     const boxKey = Buffer.concat([Buffer.of(1), pointOf(agreement), Buffer.from(publicKey, 'hex')])
     const ct = Buffer.from(ciphertext, 'hex')
     const info = lengthPrefixed([CONTEXT, inviteId, agentId, sha256(boxKey), ct])
-    const content = Buffer.concat([nonce, mac, number2(keyPackage.length), keyPackage, proof])
+    const shown = [number2(proof.length), proof, Buffer.alloc(MAX_PROOF_BYTES - proof.length)]
+    const content = Buffer.concat([nonce, mac, number2(keyPackage.length), keyPackage, ...shown])
     const inner = hpkeSeal(pointOf(agreement), run(0x60 + vector, 32), info, content)
     const head = Buffer.concat([Buffer.of(1), ct])
     const prk = hmac(boxSecret, Buffer.from(secret, 'hex'))

@@ -1,6 +1,7 @@
 /**
  * The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. If the owner asks for a
- * proof, the KeyPackage is behind its length(2), and the proof follows it, if the joiner shows one.
+ * proof, the KeyPackage is behind its length(2), and after it come the length(2) of the proof, the proof, if the joiner
+ * shows one, and zeros: the relay, which sees how long a box is, does not learn whose proof may be in it.
  */
 import { sameBytes } from '#platform/crypto'
 import { fromHex, message } from '@static/protocol'
@@ -22,6 +23,7 @@ import {
   sealBox,
   openBox,
 } from '../admitting/keys.ts'
+import { MAX_PROOF_BYTES } from '../proofs/proof.ts'
 import { openProofBox, sealProofBox } from './proof-box.ts'
 
 export const JOIN_NONCE_BYTES = 16
@@ -58,7 +60,10 @@ export async function sealProvingRequest(
   { nonce, keyPackage, proof = new Uint8Array() }: JoinRequest,
 ): Promise<Uint8Array> {
   const length = Uint8Array.of(keyPackage.length >>> 8, keyPackage.length & 0xff)
-  const content = concat(nonce, joinTag(keys, place, nonce, keyPackage), length, keyPackage, proof)
+  const shown = new Uint8Array(LENGTH_BYTES + MAX_PROOF_BYTES)
+  viewOf(shown).setUint16(0, proof.length)
+  shown.set(proof, LENGTH_BYTES)
+  const content = concat(nonce, joinTag(keys, place, nonce, keyPackage), length, keyPackage, shown)
   return await sealProofBox(engine, { keys, agentId }, boxKey, content)
 }
 
@@ -106,8 +111,11 @@ export async function openProvingRequest(
   const nonce = opened.slice(0, JOIN_NONCE_BYTES)
   const tag = opened.subarray(JOIN_NONCE_BYTES, JOIN_NONCE_BYTES + TAG_BYTES)
   const end = keyPackageAt + viewOf(opened).getUint16(keyPackageAt - LENGTH_BYTES)
-  if (end > opened.length) return undefined
+  const proofAt = end + LENGTH_BYTES
+  if (opened.length !== proofAt + MAX_PROOF_BYTES) return undefined
+  const proofEnd = proofAt + viewOf(opened).getUint16(end)
+  if (proofEnd > opened.length || opened.subarray(proofEnd).some((byte) => byte !== 0)) return undefined
   const keyPackage = opened.slice(keyPackageAt, end)
   if (!sameBytes(tag, joinTag(keys, place, nonce, keyPackage))) return undefined
-  return end === opened.length ? { nonce, keyPackage } : { nonce, keyPackage, proof: opened.slice(end) }
+  return proofEnd === proofAt ? { nonce, keyPackage } : { nonce, keyPackage, proof: opened.slice(proofAt, proofEnd) }
 }
