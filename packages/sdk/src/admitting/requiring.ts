@@ -117,10 +117,12 @@ export class Requiring {
       proving.satisfied(agent)
       return false
     }
-    if (verdict && wanted.some((rule) => mayCome(verdict, rule))) return false
+    const mayWait = verdict && wanted.some((rule) => mayCome(verdict, rule))
+    // Showing it again helps only if its issuer has taken another key since.
+    if (mayWait && !('unknownSince' in verdict)) return false
     // The clock was set back.
     if (since > now) proving.demand(agent, rules)
-    if (now - since >= PATIENCE_MS) return true
+    if (!mayWait && now - since >= PATIENCE_MS) return true
     const key = `${id} ${agent}`
     const asked = this.#asked.get(key) ?? 0
     if (Math.abs(now - asked) >= ASK_AGAIN_MS) {

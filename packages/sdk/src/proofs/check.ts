@@ -22,18 +22,27 @@ export interface Checked {
 
 /** By how much the clocks of issuers and of this machine may differ, in seconds. */
 const SKEW = 60
+/**
+ * An issuer publishes a key within this time from the first proof with it: keys that are later by so much, and still do
+ * not have it, show that the issuer does not know it.
+ */
+const PUBLISHING_MS = 3_600_000
 /** The verdict about a token lapses after this. */
 const TOKEN_VERDICT_MS = 24 * 3_600_000
 
 /** Imported keys, while their set is in use. */
 const imported = new WeakMap<IssuerKey, Map<string, ReturnType<typeof importJWK>>>()
 
-/** Checks a proof of the member that the context names. */
+/**
+ * Checks a proof of the member that the context names. `unknownSince`: since when the key of what it shows is unknown, as
+ * the last verdict says.
+ */
 export async function checkProof(
   bytes: Uint8Array,
   context: ProofContext,
   roots: readonly KnownRoot[],
   now: number,
+  unknownSince: number = now,
 ): Promise<Checked> {
   const proof = decodeProof(bytes)
   if (proof === undefined) return { verdict: invalid('it is not a proof of version 1 with at most 4,096 bytes') }
@@ -43,20 +52,36 @@ export async function checkProof(
   const fitting = roots.filter(({ root }) => isAbout(root, claimed))
   let best: Checked = { verdict: other('unchecked', claimed, 'no root') }
   for (const known of fitting) {
-    const checked = await checkWith(known, claimed, proof.jwt, now) // oxlint-disable-line eslint/no-await-in-loop -- the first that decides
+    const checked = await checkWith(known, { claimed, jwt: proof.jwt, unknownSince }, now) // oxlint-disable-line eslint/no-await-in-loop -- the first that decides
     if (checked.verdict.state === 'checked') return checked
     best = checked
   }
   return best
 }
 
-async function checkWith({ root, state }: KnownRoot, claimed: Claimed, jwt: string, given: number): Promise<Checked> {
+/** What is checked with each root. */
+interface Shown {
+  readonly claimed: Claimed
+  readonly jwt: string
+  readonly unknownSince: number
+}
+
+async function checkWith(
+  { root, state }: KnownRoot,
+  { claimed, jwt, unknownSince }: Shown,
+  given: number,
+): Promise<Checked> {
   const now = timeOf({ root, state }, given)
   const keys = usableKeys(state, now)
   if (typeof keys === 'string') return { verdict: other('unchecked', claimed, keys) }
   const key = keyFor(keys, claimed)
-  if (key === undefined)
-    return { verdict: other('unchecked', claimed, 'its key is not among those of its issuer'), unknownKey: root }
+  if (key === undefined) {
+    // A clock that was set back must not make it wait.
+    const since = Math.min(unknownSince, now)
+    const isKnownNow = (state.currentAt ?? 0) - since >= PUBLISHING_MS
+    const verdict = other(isKnownNow ? 'invalid' : 'unchecked', claimed, 'its key is not among those of its issuer')
+    return { verdict: { ...verdict, unknownSince: since }, unknownKey: root }
+  }
   if (!(await isSignedBy(key, jwt, claimed.algorithm)))
     return { verdict: invalid('its issuer did not sign it', claimed) }
   const { issuedAt, expiresAt, notBefore, statementId } = claimed
@@ -129,6 +154,6 @@ function invalid(reason: string, claimed?: Claimed): OtherProof {
   return { state: 'invalid', reason, ...(claimed && { claimed: shownClaim(claimed.name) }) }
 }
 
-function other(state: 'lapsed' | 'unchecked', { name }: Claimed, reason: string): OtherProof {
+function other(state: OtherProof['state'], { name }: Claimed, reason: string): OtherProof {
   return { state, reason, claimed: shownClaim(name) }
 }

@@ -78,12 +78,13 @@ export class Checker {
   }
 
   /** Checks a proof that the member of the context has shown there. Also an agent's own, before it shows it. */
-  async check(bytes: Uint8Array, context: ProofContext): Promise<Verdict> {
+  async check(bytes: Uint8Array, context: ProofContext, unknownSince?: number): Promise<Verdict> {
     // Agents that never see a proof do not load the library.
     const { checkProof } = await import('./check.ts')
     // At its start, an agent would otherwise refuse joiners for want of keys.
     await this.#started?.catch(() => {})
-    const { verdict, unknownKey, ids } = await checkProof(bytes, context, this.#known, this.#ports.now())
+    const now = this.#ports.now()
+    const { verdict, unknownKey, ids } = await checkProof(bytes, context, this.#known, now, unknownSince)
     try {
       if (unknownKey) this.#expectKey(unknownKey)
       const moved = verdict.state === 'checked' && ids ? this.#keepIds(verdict, ids) : undefined

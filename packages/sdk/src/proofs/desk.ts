@@ -9,8 +9,8 @@ export interface ProofDesk {
    * @throws {StaticError} `invalid_request` if there is no such proof, or what there is cannot be shown there
    */
   make(show: string, context: ProofContext): Promise<Uint8Array>
-  /** Checks a proof that the member of the context has shown. */
-  check(proof: Uint8Array, context: ProofContext): Promise<Verdict>
+  /** Checks a proof that the member of the context has shown. `unknownSince` is that of its last verdict. */
+  check(proof: Uint8Array, context: ProofContext, unknownSince?: number): Promise<Verdict>
   /** What a verdict of earlier is worth now. */
   standing(checked: CheckedProof): Verdict
   /** Fetches nothing more. */

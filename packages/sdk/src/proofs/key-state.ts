@@ -10,6 +10,8 @@ export interface KeyState {
   readonly accepted?: KeySet
   /** When a fetch last found them unchanged, or changed in part; never before `seenAt`. */
   readonly renewedAt: number
+  /** How current `accepted` is: when it was fetched, or when its file on this machine was written. */
+  readonly currentAt?: number
   /** When a fetch was last tried, and when one was added for an unknown key id. */
   readonly triedAt: number
   readonly addedAt: number
@@ -25,8 +27,8 @@ export interface KeyState {
   readonly ids: Readonly<Record<string, string>>
 }
 
-/** The content of a file of keys, or why it is out of reach. */
-export type Fetched = { readonly bytes: Uint8Array } | { readonly failed: string }
+/** The content of a file of keys, and when it was written if it is one of this machine; or why it is out of reach. */
+export type Fetched = { readonly bytes: Uint8Array; readonly writtenAt?: number } | { readonly failed: string }
 
 const HOUR_MS = 3_600_000
 /** Keys that cannot be renewed count for so long. */
@@ -52,7 +54,9 @@ export function afterFetch(root: Root, state: KeyState, fetched: Fetched, now: n
   const { accepted } = state
   // The owner of this machine writes a file of keys.
   const isOther = root.keys === undefined && accepted !== undefined && !overlaps(accepted, found)
-  return isOther ? { ...tried, seenAt, waiting: found } : { ...tried, seenAt, accepted: found, renewedAt: seenAt }
+  if (isOther) return { ...tried, seenAt, waiting: found }
+  const currentAt = Math.min(fetched.writtenAt ?? seenAt, seenAt)
+  return { ...tried, seenAt, accepted: found, renewedAt: seenAt, currentAt }
 }
 
 /** The state after a person has accepted the keys that wait. */

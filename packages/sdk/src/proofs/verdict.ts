@@ -43,6 +43,8 @@ export interface OtherProof {
   readonly reason: string
   /** The issuer that it claims, shortened to what is safe to show; never a name to act on. */
   readonly claimed?: string
+  /** Since when the issuer, whose keys are known, is not known to have the key that signed what the member shows. */
+  readonly unknownSince?: number
 }
 
 export type Verdict = CheckedProof | OtherProof

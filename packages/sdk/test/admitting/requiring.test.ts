@@ -6,11 +6,12 @@ import type { AgentContext } from '../../src/agent/context.ts'
 import type { AgentChannel } from '../../src/channel/channel.ts'
 import type { ProofDesk } from '../../src/proofs/desk.ts'
 import { shownClaim } from '../../src/proofs/names.ts'
-import type { CheckedProof, Verdict } from '../../src/proofs/verdict.ts'
+import type { CheckedProof, OtherProof, Verdict } from '../../src/proofs/verdict.ts'
 
-/** Whether a member with an unchecked proof of an issuer has to go, an hour after it was added. */
-async function goes(rules: string, issuer: string): Promise<boolean> {
+/** Whether a member with an unchecked proof of an issuer has to go, an hour after it was added, or is asked for another. */
+async function goes(rules: string, issuer: string, more: Partial<OtherProof> = {}): Promise<boolean | 'asked'> {
   let unproven = 0
+  let asked = 0
   const context = { agentId: 'owner', now: () => 3_600_000, emit: () => unproven++ }
   const channel = {
     owner: 'owner',
@@ -18,13 +19,14 @@ async function goes(rules: string, issuer: string): Promise<boolean> {
     intake: { isOnline: true, catchUp: () => Promise.resolve() },
     proving: {
       demands: [{ agent: 'member', rules, since: 0 }],
-      of: () => ({ state: 'unchecked', reason: 'its keys are out of reach', claimed: shownClaim(issuer) }),
+      of: () => ({ state: 'unchecked', reason: 'its keys are out of reach', claimed: shownClaim(issuer), ...more }),
+      ask: () => asked++,
     },
   }
   const enforced = new Requiring(context as unknown as AgentContext).enforce(channel as unknown as AgentChannel)
   // This channel cannot remove anyone.
   await enforced.catch(() => {})
-  return unproven > 0
+  return unproven === 0 && asked > 0 ? 'asked' : unproven > 0
 }
 
 test('a member whose issuer is out of reach stays, however long the name of the issuer is', async () => {
@@ -41,6 +43,14 @@ test('a member whose issuer is out of reach stays, however long the name of the 
     assert.equal(await goes(rule, issuer), false, rule)
     assert.equal(await goes(rule, 'other.example'), true, rule)
   }
+})
+
+test('a member whose key its issuer does not have is asked for another, and goes once that is certain', async () => {
+  const reason = 'its key is not among those of its issuer'
+  const unknown = { reason, unknownSince: 1 }
+  assert.equal(await goes('acme.example', 'acme.example', unknown), 'asked')
+  assert.equal(await goes('acme.example', 'acme.example', { ...unknown, state: 'invalid' }), true)
+  assert.equal(await goes('acme.example', 'other.example', unknown), true)
 })
 
 test('a use that was taken before a stop admits nobody whose proof was revoked meanwhile', () => {

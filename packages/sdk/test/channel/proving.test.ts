@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toHex } from '@static/protocol'
+import { memberProofOf } from '../../src/channel/proving/member-proof.ts'
 import { encodeShown } from '../../src/channel/proving/proof-frame.ts'
 import { agentIdOf } from '../../src/mls/index.ts'
 import type { ProofDesk } from '../../src/proofs/desk.ts'
@@ -25,6 +26,8 @@ class Desk implements ProofDesk {
   /** What is found about a good proof. */
   verdict: Verdict['state'] = 'checked'
   standing: ProofDesk['standing'] = (checked) => checked
+  /** That of the last check. */
+  unknownSince = 0
   /** Resolves when checks may go on. */
   gate: Promise<void> = Promise.resolve()
 
@@ -33,11 +36,13 @@ class Desk implements ProofDesk {
     return Promise.resolve(Buffer.from(placeIn(context)))
   }
 
-  async check(proof: Uint8Array, context: ProofContext): Promise<Verdict> {
+  async check(proof: Uint8Array, context: ProofContext, unknownSince = 1): Promise<Verdict> {
     this.checked.push(placeIn(context))
+    this.unknownSince = unknownSince
     await this.gate
     if (Buffer.from(proof).toString() !== placeIn(context)) return { state: 'invalid', reason: 'another place' }
-    return this.verdict === 'checked' ? CHECKED : { state: this.verdict, reason: 'no keys', claimed: 'acme.example' }
+    if (this.verdict === 'checked') return CHECKED
+    return { state: this.verdict, reason: 'no keys', claimed: 'acme.example', unknownSince: unknownSince + 1 }
   }
 
   stop(): void {}
@@ -194,6 +199,20 @@ test('a proof that arrived before a crash is checked after it, and a verdict nee
   desks.ann.standing = () => ({ state: 'lapsed', reason: 'its keys are out of reach' })
   third.channel.proving.review()
   assert.equal(third.channel.proving.of(bob.agentId)?.state, 'lapsed')
+})
+
+test('a check is told since when the key of the member is unknown', async () => {
+  const { stage, desks, ann, bob } = await scene()
+  desks.ann.verdict = 'unchecked'
+  bob.channel.proving.showing.choose({ show: '' })
+  await pass(stage)
+  assert.equal(desks.ann.unknownSince, 1)
+  await stage.advance(2000)
+  ann.channel.proving.review()
+  await pass(stage)
+  assert.equal(desks.ann.unknownSince, 2)
+  const proof = ann.channel.proving.of(bob.agentId)
+  assert.deepEqual(proof && Object.keys(memberProofOf(proof)), ['state', 'reason', 'claimed'])
 })
 
 test('a member that shows one proof after the other makes others check one a second', async () => {

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { Checker } from '../../src/proofs/checker.ts'
 import { type Fetched, type KeyState, NO_KEYS } from '../../src/proofs/key-state.ts'
 import { parseRoot, type Root } from '../../src/proofs/roots.ts'
+import type { Verdict } from '../../src/proofs/verdict.ts'
 import { StaticError } from '@static/protocol'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { Agent, DOMAIN, domainFile, issuers, Issuer, job, lineOf, NOW, signedStatement, statement } from './scene.ts'
@@ -60,8 +61,9 @@ class Machine {
     this.#version++
   }
 
-  publish(root: Root, file: unknown): void {
-    this.files.set(root.text, { bytes: Buffer.from(JSON.stringify(file)) })
+  publish(root: Root, file: unknown, writtenAt?: number): void {
+    const bytes = Buffer.from(JSON.stringify(file))
+    this.files.set(root.text, writtenAt === undefined ? { bytes } : { bytes, writtenAt })
   }
 
   get pending(): number {
@@ -148,6 +150,63 @@ test('proofs with unknown keys bring one more fetch in an hour, later', async ()
   const [first, second, ...more] = machine.minutesOf(DOMAIN)
   assert.ok(first === 0 && second !== undefined && second <= 6, String(second))
   assert.deepEqual(more, [])
+})
+
+/** A statement with a key that acme.example does not publish. */
+async function madeUp(): Promise<Uint8Array> {
+  return await alice.proof('statement', () =>
+    new Issuer('made-up', 'EdDSA').sign(statement(alice), { typ: 'static-agent+jwt' }),
+  )
+}
+
+/** The verdict on a proof that is checked every ten minutes, at the end. */
+async function after(machine: Machine, milliseconds: number, proof: Uint8Array, last?: Verdict): Promise<Verdict> {
+  const sinceOf = (verdict?: Verdict): number | undefined =>
+    verdict?.state === 'checked' ? undefined : verdict?.unknownSince
+  let verdict = await machine.checker.check(proof, alice.context(), sinceOf(last))
+  for (let passed = 0; passed < milliseconds; passed += 10 * MINUTE) {
+    await machine.pass(10 * MINUTE)
+    verdict = await machine.checker.check(proof, alice.context(), sinceOf(verdict) ?? sinceOf(last))
+  }
+  return verdict
+}
+
+test('a key that its issuer does not publish within an hour makes the proof invalid', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const early = await after(machine, 50 * MINUTE, await madeUp())
+  assert.equal(lineOf(early), 'unchecked: its key is not among those of its issuer')
+  assert.ok(machine.minutesOf(DOMAIN).length > 1, 'after one more fetch')
+  const late = await after(machine, 90 * MINUTE, await madeUp(), early)
+  assert.equal(lineOf(late), 'invalid: its key is not among those of its issuer')
+})
+
+test('no outage makes a proof with an unknown key invalid, nor keys that wait for a person', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const next = new Issuer('c2', 'EdDSA')
+  const proof = await alice.proof('statement', () => next.sign(statement(alice), { typ: 'static-agent+jwt' }))
+  const first = await after(machine, 0, proof)
+  machine.files.clear()
+  const later = await after(machine, 10 * HOUR, proof, first)
+  assert.equal(later.state, 'unchecked')
+  machine.publish(DOMAIN, await domainFile([next]))
+  const waiting = await after(machine, 10 * HOUR, proof, later)
+  assert.equal(waiting.state, 'unchecked')
+  machine.publish(DOMAIN, await domainFile([issuers.domain, next]))
+  assert.equal((await after(machine, 2 * HOUR, proof, waiting)).state, 'checked')
+})
+
+test('a file of keys on this machine is as current as it was when it was written', async () => {
+  const machine = new Machine()
+  const root = parseRoot('acme.example', { keys: '/keys.json' })
+  machine.roots = [root]
+  machine.publish(root, await domainFile([issuers.domain]), NOW - HOUR)
+  await machine.checker.start()
+  const first = await after(machine, 10 * HOUR, await madeUp())
+  assert.equal(first.state, 'unchecked')
+  machine.publish(root, await domainFile([issuers.domain]), machine.now)
+  assert.equal((await after(machine, 2 * HOUR, await madeUp(), first)).state, 'invalid')
 })
 
 test('the fetch for an unknown key does not show when the proof came', async () => {

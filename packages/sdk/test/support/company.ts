@@ -35,9 +35,9 @@ export function proofsOf(
     const desk = openProofDesk({ ...settings, ...places, roots: roots.map((root) => root.root) }, sign, changed)
     return {
       ...desk,
-      check: (proof, context) => {
+      check: (...proof) => {
         checked?.()
-        return desk.check(proof, context)
+        return desk.check(...proof)
       },
     }
   }

@@ -37,7 +37,7 @@ export function openProofDesk(settings: ProofSettings, sign: Signer, changed: ()
   // Proofs that come before the first keys are checked again once they are there.
   checker.start().catch(() => {})
   return {
-    check: (proof, context) => checker.check(proof, context),
+    check: (proof, context, unknownSince) => checker.check(proof, context, unknownSince),
     standing: (checked) => checker.standing(checked),
     stop: () => checker.stop(),
     make: async (show, context) => {

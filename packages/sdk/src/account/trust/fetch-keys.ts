@@ -15,8 +15,8 @@ const DISCOVERY_PATH = '/.well-known/openid-configuration'
 /** The file of the keys of a root, or why it is out of reach. */
 export async function fetchKeys(root: Root, proxy: Proxy | undefined): Promise<Fetched> {
   try {
-    const bytes = root.keys === undefined ? await fetched(root, { pin: root.pin, proxy }) : await start(root.keys)
-    return { bytes }
+    if (root.keys !== undefined) return await start(root.keys)
+    return { bytes: await fetched(root, { pin: root.pin, proxy }) }
   } catch (error) {
     return { failed: error instanceof Error ? error.message : String(error) }
   }
@@ -40,11 +40,11 @@ async function fetched(root: Root, way: Way): Promise<Uint8Array> {
 }
 
 /** A file, or as much of it as shows that it is too long. */
-async function start(path: string): Promise<Uint8Array> {
+async function start(path: string): Promise<Fetched> {
   const file = await open(path)
   try {
     const { bytesRead, buffer } = await file.read(Buffer.alloc(MAX_KEYS_BYTES + 1), 0, MAX_KEYS_BYTES + 1, 0)
-    return buffer.subarray(0, bytesRead)
+    return { bytes: buffer.subarray(0, bytesRead), writtenAt: (await file.stat()).mtimeMs }
   } finally {
     await file.close()
   }

@@ -28,7 +28,10 @@ export type MemberProof =
     }
 
 export function memberProofOf(verdict: Verdict): MemberProof {
-  if (verdict.state !== 'checked') return verdict
+  if (verdict.state !== 'checked') {
+    const { state, reason, claimed } = verdict
+    return { state, reason, ...(claimed !== undefined && { claimed }) }
+  }
   const { state, kind, name, subject, until } = verdict
   return { state, kind, name, subject, until: new Date(until) }
 }

@@ -67,6 +67,12 @@ export class MemberProofs {
     return { ownerId: bytes.slice(0, OWNER_BYTES), place, proof: bytes.slice(OWNER_BYTES + PLACE_BYTES) }
   }
 
+  /** Since when the key of what a member shows is unknown: see `OtherProof`. */
+  unknownSince(agent: AgentId): number | undefined {
+    const verdict = this.#known.get(agent)?.verdict
+    return verdict?.state === 'checked' ? undefined : verdict?.unknownSince
+  }
+
   /** A member has shown a proof. The verdict on the last one stays until this one is checked. */
   shown(agent: AgentId, owner: AgentId, place: number, proof: Uint8Array): void {
     const at = new Uint8Array(PLACE_BYTES)
@@ -80,7 +86,11 @@ export class MemberProofs {
     const mayWait = verdict.state === 'unchecked'
     const pending = mayWait ? this.#known.get(agent)?.record.pending : undefined
     if (!isDecided && this.of(agent, now)?.state === 'checked') return this.#put(agent, { pending })
-    this.#put(agent, { pending, verdict: JSON.stringify(verdict) }, verdict)
+    // Whoever shows one made-up key after the other gains no time. What is checked or lapsed was signed by the issuer.
+    const unknownSince = this.unknownSince(agent)
+    const isSigned = verdict.state === 'checked' || verdict.state === 'lapsed'
+    const kept = isSigned || unknownSince === undefined ? verdict : { unknownSince, ...verdict }
+    this.#put(agent, { pending, verdict: JSON.stringify(kept) }, kept)
   }
 
   /** What is demanded of a member: rules as text, since a time. */

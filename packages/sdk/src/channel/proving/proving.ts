@@ -117,7 +117,8 @@ export class Proving extends Part {
     const publicKey = group?.members.get(agent)?.signatureKey
     if (!proofs || !pending || !publicKey) return
     const { ownerId, place, proof } = pending
-    const verdict = await proofs.check(proof, { channelId, ownerId, publicKey, place })
+    const unknownSince = this.#members.unknownSince(agent)
+    const verdict = await proofs.check(proof, { channelId, ownerId, publicKey, place }, unknownSince)
     // It was removed, or has shown another one, or the agent has stopped.
     if (this.#hasEnded || !isSame(this.#members.pending(agent)?.proof, proof)) return
     this.#judged(agent, verdict)
