@@ -41,6 +41,8 @@ export interface Settings {
    */
   readonly channelBytes: PerPlan
   readonly accountBytes: PerPlan
+  /** Bytes of the files in all channels of the account. */
+  readonly fileBytes: PerPlan
   readonly lease: { readonly chunk: number; readonly seconds: number }
   readonly keysPerAccount: number
   readonly bodyBytes: number
@@ -82,6 +84,7 @@ export const DEFAULT_SETTINGS: Settings = {
   quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },
   channelBytes: { free: 256 * MIB, dev: 512 * MIB, team: GIB, enterprise: null, test: 64 * MIB },
   accountBytes: { free: GIB, dev: 4 * GIB, team: 16 * GIB, enterprise: null, test: 256 * MIB },
+  fileBytes: { free: 2 * GIB, dev: 8 * GIB, team: 64 * GIB, enterprise: null, test: 256 * MIB },
   lease: { chunk: 1_000, seconds: 60 },
   keysPerAccount: 100,
   bodyBytes: 16 * 1024,
@@ -101,7 +104,7 @@ export const DEFAULT_SETTINGS: Settings = {
 
 /** Overrides the defaults with the operator's values. Throws `invalid_request` naming the first invalid one. */
 export function settingsFrom(overrides: unknown): Settings {
-  return overlaySettings(DEFAULT_SETTINGS, overrides, ['quota', 'channelBytes', 'accountBytes'])
+  return overlaySettings(DEFAULT_SETTINGS, overrides, ['quota', 'channelBytes', 'accountBytes', 'fileBytes'])
 }
 
 /** A plan's limit in a mode; `null` is unlimited. */

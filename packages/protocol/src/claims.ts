@@ -32,6 +32,8 @@ export interface TokenClaims {
   /** The bytes that the relay keeps for the account: in one channel, and in total. Missing: the relay's default. */
   readonly channel_bytes?: number
   readonly account_bytes?: number
+  /** The bytes that the files in all its channels may take. Missing: the relay's default. */
+  readonly file_bytes?: number
   /** The id (hex) of the only agent that may use the token, if the token is bound to one. */
   readonly cnf?: string
 }

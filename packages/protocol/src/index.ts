@@ -82,6 +82,7 @@ export {
   AGENT_ID_BYTES,
   CHANNEL_ID_BYTES,
   ENVELOPE_LIMITS,
+  FILE_ID_BYTES,
   HASH_BYTES,
   INVITE_ID_BYTES,
   MAX_CIPHERTEXT_BYTES,
@@ -100,6 +101,15 @@ export {
   maxCommitBytes,
   MAX_WELCOME_BYTES,
 } from './wire/limits.ts'
+export {
+  FILE_PART_BYTES,
+  FILE_PART_OVERHEAD,
+  filePartBytes,
+  filePartCount,
+  MAX_FILE_BYTES,
+  paddedFileBytes,
+  storedFileBytes,
+} from './wire/file-size.ts'
 export { lengthPrefixed, signedBytes } from './signed/layout.ts'
 export { type RosterClaim, rosterBytes, type VouchClaim, vouchBytes } from './signed/roster.ts'
 export {

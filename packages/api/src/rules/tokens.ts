@@ -13,14 +13,14 @@ export class Tokens {
   readonly #ring: KeyRing
   readonly #limits: Limits
   readonly #keyUsage: KeyUsageBuffer
-  readonly #settings: Pick<Settings, 'channelBytes' | 'accountBytes'>
+  readonly #settings: Pick<Settings, 'channelBytes' | 'accountBytes' | 'fileBytes'>
   readonly #now: Clock
 
   constructor(
     ring: KeyRing,
     limits: Limits,
     keyUsage: KeyUsageBuffer,
-    settings: Pick<Settings, 'channelBytes' | 'accountBytes'>,
+    settings: Pick<Settings, 'channelBytes' | 'accountBytes' | 'fileBytes'>,
     now: Clock,
   ) {
     this.#settings = settings
@@ -38,6 +38,7 @@ export class Tokens {
     const exp = iat + TOKEN_LIFETIME_SECONDS
     const channelBytes = limitOf(this.#settings.channelBytes, key.plan, key.mode)
     const accountBytes = limitOf(this.#settings.accountBytes, key.plan, key.mode)
+    const fileBytes = limitOf(this.#settings.fileBytes, key.plan, key.mode)
     const token = this.#ring.sign({
       sub: key.accountId,
       plan: key.plan,
@@ -50,6 +51,7 @@ export class Tokens {
       key: key.id,
       ...(channelBytes === null ? {} : { channel_bytes: channelBytes }),
       ...(accountBytes === null ? {} : { account_bytes: accountBytes }),
+      ...(fileBytes === null ? {} : { file_bytes: fileBytes }),
       ...(agentId === undefined ? {} : { cnf: agentId }),
     })
     this.#keyUsage.recordExchange(key)

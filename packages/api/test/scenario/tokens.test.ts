@@ -46,6 +46,7 @@ onSomeEngine('tokens', (engine) => {
       key: first.id,
       channel_bytes: 268_435_456,
       account_bytes: 1_073_741_824,
+      file_bytes: 2_147_483_648,
     })
     assert.match(String(jti), /^[0-9a-f-]{36}$/)
     assert.equal(protectedHeader.alg, 'EdDSA')

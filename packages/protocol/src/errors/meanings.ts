@@ -51,6 +51,16 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   too_large: 'The payload or commit is larger than one message can be.',
   queue_full:
     'The relay holds as many unread messages for this channel, or for all channels of the owner’s account, as the plan allows. The message names the members that lag behind.',
+  files_unavailable:
+    'The relay has no place for files, has less than a tenth of its disk free, or cannot be reached at its port of files.',
+  file_incomplete:
+    'A message names a file of which parts are missing at the relay, for example because its upload was started again.',
+  file_expired:
+    'The file is unknown to the relay: it was kept for its time, deleted by its sender or the owner of the channel, saved or dropped by all that may fetch it, never sent, or not in the backup that the operator restored.',
+  file_changed:
+    'After a crash the agent reads the file again to complete the upload, and found other bytes than before.',
+  file_corrupt:
+    'A part was wrong twice: the relay, or a member together with it, has replaced or damaged it. Nothing of that part was released.',
   invite_invalid: 'The token is damaged, is for another channel or relay, or is unknown to the relay or the owner.',
   invite_expired: 'The invite was used after its expiry time.',
   invite_used_up: 'The maximum number of agents has already joined with this invite.',

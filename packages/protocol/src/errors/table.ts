@@ -36,6 +36,11 @@ export type ErrorCode =
   | 'ask_failed'
   | 'too_large'
   | 'queue_full'
+  | 'files_unavailable'
+  | 'file_incomplete'
+  | 'file_expired'
+  | 'file_changed'
+  | 'file_corrupt'
   | 'invite_invalid'
   | 'invite_expired'
   | 'invite_used_up'
@@ -362,6 +367,42 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     ],
     GRPC.resourceExhausted,
     true,
+  ),
+  files_unavailable: channel(
+    503,
+    'Files not available',
+    [
+      'This relay does not take files.',
+      'Ask its operator to give it a place for files, or send what fits into messages.',
+    ],
+    GRPC.failedPrecondition,
+  ),
+  file_incomplete: channel(
+    409,
+    'File incomplete',
+    ['The relay does not have all parts of the file.', 'Send the missing parts, then the message.'],
+    GRPC.failedPrecondition,
+  ),
+  file_expired: channel(
+    410,
+    'File expired',
+    ['The relay no longer has the file.', 'Ask its sender to send it again.'],
+    GRPC.notFound,
+  ),
+  file_changed: channel(
+    409,
+    'File changed',
+    [
+      'The file has changed while it was being sent.',
+      'Send it again once nothing writes to it; nothing of it has reached the channel.',
+    ],
+    GRPC.aborted,
+  ),
+  file_corrupt: channel(
+    422,
+    'File corrupt',
+    ['A part of the file is not what its sender has signed.', 'Ask its sender to send it again.'],
+    GRPC.dataLoss,
   ),
   invite_invalid: channel(
     400,

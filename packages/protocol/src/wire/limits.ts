@@ -20,6 +20,9 @@ export const HASH_BYTES = 32
 /** The id of an invite. */
 export const INVITE_ID_BYTES = 16
 
+/** The id of a file. */
+export const FILE_ID_BYTES = 16
+
 /**
  * The largest number that an agent accepts from a relay, and the last epoch of a group. It is half of the largest
  * number that JavaScript counts exactly, so sums with the agent's own numbers stay exact as well.

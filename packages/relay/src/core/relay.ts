@@ -386,6 +386,10 @@ export class Relay {
         return this.#joins.poll(request, body.value)
       case 'answerJoin':
         return this.#joins.answer(request, body.value)
+      case 'beginFile':
+      case 'fileStatus':
+      case 'dropFile':
+        throw StaticError.of('files_unavailable')
       default:
         return this.#channels.handle(request, body)
     }

@@ -264,6 +264,8 @@ export class Sessions {
       pingTimeoutMs: pongMs,
       keyPackages: channels.keyPackages.held(caller.agent),
       grpcPort: grpcPort(),
+      filesPort: 0,
+      filesUrl: '',
     })
   }
 
