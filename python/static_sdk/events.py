@@ -43,6 +43,7 @@ __all__ = [
     "RosterLie",
     "SenderUnreadable",
     "Throttled",
+    "TrustFailed",
     "UnknownVersion",
     "Waiting",
     "WelcomeRefused",
@@ -477,6 +478,17 @@ class InboxFull:
 
 
 @dataclass(frozen=True)
+class TrustFailed:
+    """The list of trusted issuers, or what is known of their keys, cannot be read or written.
+
+    Until that has ended, new proofs are not checked, and checked ones lapse. Tried again every minute; emitted once.
+    """
+
+    type: Literal["trust_failed"] = field(default="trust_failed", init=False)
+    error: StaticError
+
+
+@dataclass(frozen=True)
 class WelcomeRefused:
     """A Welcome arrived that cannot be used. `channel` is empty if the relay sent no valid name."""
 
@@ -519,6 +531,7 @@ Event = Union[
     RequestIgnored,
     AnswerIgnored,
     InboxFull,
+    TrustFailed,
     WelcomeRefused,
 ]
 

@@ -21,7 +21,7 @@ export {
 export { type HeldStatement, heldStatements, holdStatement } from './account/trust/statements-file.ts'
 export { type ListedRoot, TrustStore } from './account/trust/store.ts'
 export type { Checker, CheckerPorts } from './proofs/checker.ts'
-export { afterAccepting, afterFetch, type KeyState, NO_KEYS, usableKeys } from './proofs/key-state.ts'
+export { afterAccepting, afterFetch, type Fetched, type KeyState, NO_KEYS, usableKeys } from './proofs/key-state.ts'
 export { type KeySet, readKeys, thumbprintOf } from './proofs/keys.ts'
 export { domainOf, isPlain } from './proofs/names.ts'
 export { audienceOf, makeProof, type ProofContext, type ProofKind, SALT_BYTES } from './proofs/proof.ts'

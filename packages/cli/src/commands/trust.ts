@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { userPlaces } from '@static/sdk/account'
-import type { KeySet, KeyState, ListedRoot, Root, TrustStore } from '@static/sdk/trust'
+import type { Fetched, KeySet, KeyState, ListedRoot, Root, TrustStore } from '@static/sdk/trust'
 import { readText } from '../server/input-files.ts'
 import { confirm } from '../terminal/ask.ts'
 import { examples } from '../terminal/examples.ts'
@@ -118,7 +118,7 @@ export async function pinOf({ address, ca }: FetchFlags): Promise<Root['pin']> {
 }
 
 async function add(text: string, flags: AddFlags): Promise<void> {
-  const { NO_KEYS, parseRoot } = await import('@static/sdk/trust')
+  const { afterFetch, NO_KEYS, parseRoot } = await import('@static/sdk/trust')
   if (flags.bundle !== undefined && flags.keys !== undefined) {
     throw StaticError.of('invalid_request', 'Both --bundle and --keys are given. Pass only one of them.')
   }
@@ -129,14 +129,19 @@ async function add(text: string, flags: AddFlags): Promise<void> {
     ...(pin !== undefined && { pin }),
   })
   const store = await openStore()
-  const others = store.list().filter((each) => each.root.text !== root.text)
-  const listed = store.list().find((each) => each.root.text === root.text)
-  const state = await fetched(root, listed === undefined ? NO_KEYS : store.load(root))
+  const isRoot = (each: ListedRoot): boolean => each.root.text === root.text
+  const isListed = store.list().some(isRoot)
+  const found = await fetched(root)
+  const afterThis = (known: KeyState): KeyState => afterFetch(root, isListed ? known : NO_KEYS, found, Date.now())
+  const state = usable(root, afterThis(store.load(root)))
   if (state.waiting !== undefined) throw replaced(root)
   // The keys first: a crash in between leaves keys of a root that nothing uses.
-  store.update(root, () => state)
-  const agents = agentsAfterAdding(listed, flags.as)
-  store.write([...others, { root, ...(agents && { agents }) }])
+  store.update(root, afterThis)
+  let agents: readonly string[] | undefined
+  store.change((listed) => {
+    agents = agentsAfterAdding(listed.find(isRoot), flags.as)
+    return [...listed.filter((each) => !isRoot(each)), { root, ...(agents && { agents }) }]
+  })
   const keys = await fingerprints(state.accepted)
   if (flags.json) return printJson({ root: root.text, kind: root.kind, agents: agents ?? null, keys })
   print(`Trusted: ${root.text}${agents ? `, by ${agents.join(', ')}` : ''}. Fingerprints of its keys:`)
@@ -178,21 +183,27 @@ async function list(flags: Flags): Promise<void> {
 
 async function remove(text: string, flags: Flags): Promise<void> {
   const store = await openStore()
-  const { root, agents } = await find(store, text)
-  const others = store.list().filter((each) => each.root.text !== root.text)
-  const left = flags.as === undefined ? [] : agentsWithout(root, agents, flags.as)
-  store.write(left.length === 0 ? others : [...others, { root, agents: left }])
+  const { root } = find(store.list(), text)
+  let left: readonly string[] = []
+  store.change((listed) => {
+    const { agents } = find(listed, text)
+    const others = listed.filter((each) => each.root.text !== root.text)
+    left = flags.as === undefined ? [] : agentsWithout(root, agents, flags.as)
+    return left.length === 0 ? others : [...others, { root, agents: left }]
+  })
   if (left.length === 0) store.forget(root)
   if (flags.json) return printJson({ root: root.text, agents: left })
   print(left.length === 0 ? `Removed ${root.text}.` : `Removed ${root.text} for ${flags.as}. Left: ${left.join(', ')}.`)
 }
 
 async function acceptKeys(text: string, flags: Flags & { readonly yes?: boolean }): Promise<void> {
-  const { afterAccepting } = await import('@static/sdk/trust')
+  const { afterAccepting, afterFetch } = await import('@static/sdk/trust')
   const store = await openStore()
-  const { root } = await find(store, text)
-  const state = await fetched(root, store.load(root))
-  store.update(root, () => state)
+  const { root } = find(store.list(), text)
+  const found = await fetched(root)
+  const afterThis = (known: KeyState): KeyState => afterFetch(root, known, found, Date.now())
+  const state = usable(root, afterThis(store.load(root)))
+  store.update(root, afterThis)
   const [before, after] = await Promise.all([fingerprints(state.accepted), fingerprints(state.waiting)])
   if (after.length === 0) {
     if (flags.json) return printJson({ root: root.text, changed: false, keys: before })
@@ -218,9 +229,9 @@ async function openStore(): Promise<TrustStore> {
   return new trust.TrustStore(userPlaces().trust)
 }
 
-/** The state after a fetch now. */
-async function fetched(root: Root, state: KeyState): Promise<KeyState> {
-  const { afterFetch, fetchKeys, proxyOf } = await import('@static/sdk/trust')
+/** The file of the keys of a root, fetched now. */
+async function fetched(root: Root): Promise<Exclude<Fetched, { failed: string }>> {
+  const { fetchKeys, proxyOf } = await import('@static/sdk/trust')
   const found = await withProgress(`Fetching the keys of ${root.text}`, fetchKeys(root, proxyOf(process.env)))
   if ('failed' in found) {
     throw StaticError.of(
@@ -228,16 +239,19 @@ async function fetched(root: Root, state: KeyState): Promise<KeyState> {
       `The keys of ${root.text} are out of reach: ${found.failed}. Check the name and the network, then try again.`,
     )
   }
-  const after = afterFetch(root, state, found, Date.now())
-  if (after.refused === undefined) return after
+  return found
+}
+
+/** What is known of the keys of a root after a fetch, unless the file was not right. */
+function usable(root: Root, state: KeyState): KeyState {
+  if (state.refused === undefined) return state
   throw StaticError.of(
     'unavailable',
-    `The file of the keys of ${root.text} ${after.refused}. Its issuer must correct it.`,
+    `The file of the keys of ${root.text} ${state.refused}. Its issuer must correct it.`,
   )
 }
 
-async function find(store: TrustStore, text: string): Promise<ListedRoot> {
-  const roots = store.list()
+function find(roots: readonly ListedRoot[], text: string): ListedRoot {
   const found = roots.find(({ root }) => root.text === text.trim().toLowerCase() || root.text === text.trim())
   if (found !== undefined) return found
   const names = roots.map(({ root }) => root.text).join(', ')

@@ -10,7 +10,7 @@ import type { AgentContext } from '../agent/context.ts'
 import { removeMember } from '../agent/owning.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { memberProofOf } from '../channel/proving/member-proof.ts'
-import type { AgentId, Time } from '../ports/index.ts'
+import type { AgentId, ChannelId, Time } from '../ports/index.ts'
 import { covers, shownClaim, trustDomainOf } from '../proofs/names.ts'
 import { parseRule, type Rule, ruleText, satisfies } from '../proofs/rules.ts'
 import { type CheckedProof, isSameSubject, type Verdict } from '../proofs/verdict.ts'
@@ -76,11 +76,19 @@ export function replacedBy(
   })
 }
 
+/** What the owner has done about a member of which it demands a proof. */
+interface Dealing {
+  /** When it was last asked. */
+  asked: Time
+  /** The proof with which it was last reported, as text. */
+  told: string | undefined
+}
+
 /** Asks members for their proofs, and removes those that have shown none for too long. */
 export class Requiring {
   readonly #context: AgentContext
-  /** When each member was last asked, by channel and agent. */
-  readonly #asked = new Map<string, Time>()
+  /** By channel and agent, as long as there is a demand. */
+  readonly #dealings = new Map<ChannelId, Map<AgentId, Dealing>>()
 
   constructor(context: AgentContext) {
     this.#context = context
@@ -89,18 +97,18 @@ export class Requiring {
   /** Called regularly for each channel. */
   async enforce(channel: AgentChannel): Promise<void> {
     const { owner, failure, intake, proving, state } = channel
-    if (proving.demands.length === 0) return
+    const { demands } = proving
+    this.#forgetOthers(channel, demands)
+    if (demands.length === 0) return
     if (owner !== this.#context.agentId || failure || state !== 'joined' || !intake.isOnline) return
-    const overdue = proving.demands.filter((demand) => this.#isOverdue(channel, demand))
+    const overdue = demands.filter((demand) => this.#isOverdue(channel, demand))
     if (overdue.length === 0) return
     // Its proof may be in the log already.
     await unlessRefused(channel.intake.catchUp())
     for (const { agent } of overdue) {
       const demand = proving.demands.find((each) => each.agent === agent)
       if (!demand || !this.#isOverdue(channel, demand)) continue
-      const verdict = proving.of(agent)
-      const proof = verdict && memberProofOf(verdict)
-      this.#context.emit({ type: 'member_unproven', channel: channel.name, member: agent, proof })
+      this.#tell(channel, agent)
       await unlessRefused(removeMember(this.#context, channel, agent))
     }
   }
@@ -123,13 +131,38 @@ export class Requiring {
     // The clock was set back.
     if (since > now) proving.demand(agent, rules)
     if (!mayWait && now - since >= PATIENCE_MS) return true
-    const key = `${id} ${agent}`
-    const asked = this.#asked.get(key) ?? 0
-    if (Math.abs(now - asked) >= ASK_AGAIN_MS) {
-      this.#asked.set(key, now)
+    const dealing = this.#dealingWith(id, agent)
+    if (Math.abs(now - dealing.asked) >= ASK_AGAIN_MS) {
+      dealing.asked = now
       proving.ask(agent)
     }
     return false
+  }
+
+  /** Says that a member has to go: once, although its removal may be tried many times. */
+  #tell({ id, name, proving }: AgentChannel, agent: AgentId): void {
+    const verdict = proving.of(agent)
+    const proof = verdict && memberProofOf(verdict)
+    const dealing = this.#dealingWith(id, agent)
+    const told = JSON.stringify(proof ?? null)
+    if (dealing.told === told) return
+    dealing.told = told
+    this.#context.emit({ type: 'member_unproven', channel: name, member: agent, proof })
+  }
+
+  #dealingWith(id: ChannelId, agent: AgentId): Dealing {
+    const inChannel = this.#dealings.get(id) ?? new Map<AgentId, Dealing>()
+    this.#dealings.set(id, inChannel)
+    const dealing = inChannel.get(agent) ?? { asked: 0, told: undefined }
+    inChannel.set(agent, dealing)
+    return dealing
+  }
+
+  #forgetOthers({ id }: AgentChannel, demands: AgentChannel['proving']['demands']): void {
+    const inChannel = this.#dealings.get(id)
+    if (!inChannel) return
+    for (const agent of inChannel.keys()) if (!demands.some((demand) => demand.agent === agent)) inChannel.delete(agent)
+    if (inChannel.size === 0) this.#dealings.delete(id)
   }
 }
 

@@ -41,7 +41,7 @@ import { finishLeaving } from './leaving.ts'
 import { AgentChannels } from './channels.ts'
 import type { Offer, OfferPolicy } from '../joining/offers.ts'
 import { Pins } from './pins.ts'
-import type { ProofDesk } from '../proofs/desk.ts'
+import type { DeskListener, ProofDesk } from '../proofs/desk.ts'
 import { RelayRequests } from './relay-requests.ts'
 import type { AgentServices } from './services.ts'
 import { Timers } from './timers.ts'
@@ -67,10 +67,8 @@ export interface AgentParts {
   readonly receipts?: ReceiptMode | undefined
   /** Shared by the agents of a process. */
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined
-  /**
-   * Opens what makes and checks proofs; undefined for none. `changed` is called when verdicts may have another worth.
-   */
-  readonly proofs?: ((sign: Signer, changed: () => void) => ProofDesk) | undefined
+  /** Opens what makes and checks proofs; undefined for none. */
+  readonly proofs?: ((sign: Signer, listener: DeskListener) => ProofDesk) | undefined
   /** Gets warnings about handlers that fail; undefined for none. */
   readonly log?: AgentLog | undefined
   /** The API that the agent uses. Its pages explain error codes. */
@@ -262,7 +260,10 @@ export class Agent implements SessionListener, AgentServices {
     const { store, engine } = parts
     const journal = new Journal(store, (error) => agent.#fail(error))
     const sign = ed25519.signer(key)
-    const proofs = parts.proofs?.(sign, () => agent.#review())
+    const proofs = parts.proofs?.(sign, {
+      changed: () => agent.#review(),
+      failed: (error) => agent.#emit({ type: 'trust_failed', error }),
+    })
     return {
       agentId: toHex(agentIdOf(key.publicKey)),
       key,

@@ -241,6 +241,12 @@ export type AgentEvent =
       /** The proof that it has shown, if any. */
       readonly proof: MemberProof | undefined
     }
+  /**
+   * The list of trusted issuers, or what is known of their keys, cannot be read or written: until that has ended, new
+   * proofs are not checked, and checked ones lapse. Tried again every minute; emitted once. Without a listener for events,
+   * a warning (`logger`) says so.
+   */
+  | { readonly type: 'trust_failed'; readonly error: StaticError }
   /** This agent has not admitted an agent, which shows no proof that it accepts. The joiner hears only `proof_required`. */
   | {
       readonly type: 'join_refused'

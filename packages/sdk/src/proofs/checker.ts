@@ -25,6 +25,8 @@ export interface CheckerPorts {
   version(): string
   /** Never throws. */
   fetch(root: Root): Promise<Fetched>
+  /** The trust list or the keys cannot be read or written. Not called again until that has ended, or for another reason. */
+  failed(error: StaticError): void
   now(): number
   /** Between 0 and 1. */
   chance(): number
@@ -50,6 +52,8 @@ export class Checker {
   #cancel: (() => void) | undefined
   /** Settles when the first fetches have ended. */
   #started: Promise<void> | undefined
+  /** The last reason for which a round failed. */
+  #failure: string | undefined
 
   /** `changed` runs when roots or keys have changed, and after each hourly fetch: verdicts may have another worth then. */
   constructor(ports: CheckerPorts, changed: () => void) {
@@ -64,7 +68,7 @@ export class Checker {
    */
   async start(): Promise<void> {
     this.#watch()
-    this.#started = this.#round()
+    this.#started = this.#tryRound()
     await this.#started
   }
 
@@ -105,12 +109,24 @@ export class Checker {
     this.#cancel = this.#ports.later(MINUTE_MS, () => {
       this.#watch()
       // The next round tries again. What cannot be renewed or stored ends by itself, after a day.
-      this.#round().catch(() => {})
+      this.#tryRound().catch(() => {})
     })
   }
 
-  /** Reads what other processes have changed, and fetches what is due. */
-  async #round(): Promise<void> {
+  async #tryRound(): Promise<void> {
+    try {
+      // A round in which nothing is read or fetched says nothing about the disk.
+      if (await this.#round()) this.#failure = undefined
+    } catch (error) {
+      const failure = StaticError.from(error)
+      if (failure.message !== this.#failure) this.#ports.failed(failure)
+      this.#failure = failure.message
+      throw failure
+    }
+  }
+
+  /** Reads what other processes have changed, and fetches what is due. Returns whether there was anything. */
+  async #round(): Promise<boolean> {
     const isOther = this.#read()
     const now = this.#ports.now()
     const due = this.#known.filter(({ root: { text } }) => {
@@ -121,9 +137,11 @@ export class Checker {
     // Before the first wait, so that no other round takes them as well.
     for (const { root } of due) this.#due.set(root.text, now + HOUR_MS)
     await Promise.all(due.map(({ root }) => this.#renew(root)))
-    if ((!isOther && due.length === 0) || this.#cancel === undefined) return
+    const isAny = isOther || due.length > 0
+    if (!isAny || this.#cancel === undefined) return isAny
     this.#read()
     this.#changed()
+    return true
   }
 
   async #renew(root: Root): Promise<void> {

@@ -1,6 +1,15 @@
 /** Makes and checks proofs for an agent: a port, because keys are fetched, and tokens come from files and services. */
+import type { StaticError } from '@static/protocol'
 import type { ProofContext } from './proof.ts'
 import type { CheckedProof, Verdict } from './verdict.ts'
+
+/** Hears of a desk. */
+export interface DeskListener {
+  /** Verdicts may have another worth. */
+  changed(): void
+  /** The trust list or the keys of issuers cannot be read or written. Told once, until that has ended. */
+  failed(error: StaticError): void
+}
 
 export interface ProofDesk {
   /**

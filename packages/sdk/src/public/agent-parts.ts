@@ -115,7 +115,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     apiUrl,
     offers: settings.offers,
     receipts: settings.receipts,
-    proofs: (sign, changed) => openProofDesk(settings.proofs, sign, changed),
+    proofs: (sign, listener) => openProofDesk(settings.proofs, sign, listener),
     log: logOf(settings.logger),
     now: Date.now,
     random: makeRandom(),

@@ -22,6 +22,7 @@ import { StaticError } from '@static/protocol'
 import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
 import { type IssuerWeb, startIssuerWeb } from '@static/testkit/issuers/web'
 import { DOMAIN_PATH, fetchKeys } from '../../src/account/trust/fetch-keys.ts'
+import { fetchHttpsFile } from '../../src/account/trust/https-file.ts'
 import { DomainStore, domainsIn } from '../../src/account/trust/domain-store.ts'
 import { openChecker } from '../../src/account/trust/open-checker.ts'
 import { isProxied, proxyOf } from '../../src/account/trust/proxy.ts'
@@ -65,7 +66,7 @@ test('a domain signs a statement, publishes its key, and a stranger checks the p
   web.pages.set(PLACE, domain.publicFile(Date.now()))
   const statement = await domain.sign({ agentId: alice.id, subject: 'deployer' }, 30, Date.now())
   const store = new TrustStore(directory('trust-domain'))
-  store.write([{ root: pinned('acme.example') }])
+  store.change(() => [{ root: pinned('acme.example') }])
   const checker = openChecker({ directory: directory('trust-domain'), identity: 'verifier' }, () => {})
   await checker.start()
   const proof = await alice.proof('statement', () => statement)
@@ -130,9 +131,36 @@ test('whatever a server answers but the file, its keys are out of reach', { time
   assert.deepEqual(new Set(web.requests.filter((place) => place.includes('other'))), new Set())
 })
 
-test('a server that does not answer is given up after five seconds', async () => {
+test('a server or a DNS server that does not answer is given up after five seconds', { timeout: 20_000 }, async () => {
   web.pages.set(PLACE, () => {})
+  const started = performance.now()
+  const unresolved = fetchHttpsFile(new URL(`https://${PLACE}`), {}, () => new Promise(() => {}))
+  const failed = assert.rejects(unresolved, /^Error: no answer within 5 s$/)
   assert.equal(await outcome(pinned('acme.example')), 'no answer within 5 s')
+  await failed
+  assert.ok(performance.now() - started < 9000)
+})
+
+test('the connection goes to the address that was checked, whatever DNS answers later', async () => {
+  const { port } = new URL(`https://${web.address}`)
+  const url = new URL(`https://acme.example:${port}/rebound`)
+  web.pages.set(`${url.host}/rebound`, 'right')
+  const answers = [['127.0.0.1'], ['127.0.0.2']]
+  const asked: string[] = []
+  const resolve = (host: string): Promise<readonly string[]> => {
+    asked.push(host)
+    return Promise.resolve(answers.shift() ?? [])
+  }
+  const way = { pin: { ca: web.ca }, anyAddress: true }
+  assert.equal((await fetchHttpsFile(url, way, resolve)).toString(), 'right')
+  assert.deepEqual(asked, ['acme.example'], 'it is resolved once')
+  // Of several addresses, none inside is used, in whatever order they come.
+  const before = web.requests.length
+  for (const inside of [['127.0.0.1'], ['10.0.0.1', '127.0.0.1', '::1'], []]) {
+    const rejected = fetchHttpsFile(url, { pin: { ca: web.ca } }, () => Promise.resolve(inside))
+    await assert.rejects(rejected, /acme\.example has no public address/)
+  }
+  assert.equal(web.requests.length, before)
 })
 
 test('a name is believed only with its certificate, at a public address', async () => {
@@ -218,7 +246,7 @@ test('the trust list is a private file, and damage to it makes nothing valid', (
   const store = new TrustStore(place)
   assert.deepEqual(store.list(), [])
   const bundle = parseRoot('spiffe:acme.example', { keys: '/run/bundle.json' })
-  store.write([{ root: pinned('acme.example') }, { root: bundle, agents: ['deployer'] }])
+  store.change(() => [{ root: pinned('acme.example') }, { root: bundle, agents: ['deployer'] }])
   const first = store.version()
   assert.deepEqual(store.list(), [{ root: pinned('acme.example') }, { root: bundle, agents: ['deployer'] }])
   store.update(bundle, (state) => ({ ...state, triedAt: 5, failed: 'down' }))
@@ -250,7 +278,7 @@ test('the trust list is a private file, and damage to it makes nothing valid', (
 
 test('a root for one agent is not that of another', async () => {
   const place = directory('trust-narrow')
-  new TrustStore(place).write([{ root: pinned('acme.example'), agents: ['deployer'] }])
+  new TrustStore(place).change(() => [{ root: pinned('acme.example'), agents: ['deployer'] }])
   web.pages.set(PLACE, '{}')
   const rootsOf = async (identity: string): Promise<number> => {
     const checker = openChecker({ directory: place, identity }, () => {})
@@ -311,7 +339,7 @@ test('the key of a domain stays private, and what it revokes stays revoked', asy
 
 test('an agent renews its statement where the key of the domain is, and never a revoked one', async () => {
   const [agent, place] = [directory('agent'), directory('renewing')]
-  new TrustStore(agent).write([])
+  new TrustStore(agent).change(() => [])
   const domain = new DomainStore(place, 'acme.example')
   domain.init()
   const now = Date.now()

@@ -1,6 +1,7 @@
 /** Whom an owner removes that demands proofs of members. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
 import { Requiring, stillProven } from '../../src/admitting/requiring.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
 import type { AgentChannel } from '../../src/channel/channel.ts'
@@ -51,6 +52,49 @@ test('a member whose key its issuer does not have is asked for another, and goes
   assert.equal(await goes('acme.example', 'acme.example', unknown), 'asked')
   assert.equal(await goes('acme.example', 'acme.example', { ...unknown, state: 'invalid' }), true)
   assert.equal(await goes('acme.example', 'other.example', unknown), true)
+})
+
+test('that a member has to go is said once while its removal is refused, and again if it shows something else', async () => {
+  const told: string[] = []
+  let proof: Verdict | undefined
+  let demands = [{ agent: 'member', rules: 'acme.example', since: 0 }]
+  const context = {
+    agentId: 'owner',
+    now: () => 3_600_000,
+    emit: ({ member, proof: shown }: { member: string; proof?: OtherProof }) =>
+      told.push(`${member} ${shown?.reason ?? ''}`),
+  }
+  const channel = {
+    id: 'channel',
+    owner: 'owner',
+    state: 'joined',
+    intake: {
+      isOnline: true,
+      catchUp: () => Promise.resolve(),
+      receiveForRemoval: () => Promise.reject(StaticError.of('rate_limited')),
+    },
+    proving: {
+      get demands() {
+        return demands
+      },
+      of: () => proof,
+    },
+  }
+  const requiring = new Requiring(context as unknown as AgentContext)
+  const enforce = async (): Promise<void> => {
+    for (let ticks = 0; ticks < 3; ticks++) await requiring.enforce(channel as unknown as AgentChannel)
+  }
+  await enforce()
+  assert.deepEqual(told, ['member '])
+  proof = { state: 'invalid', reason: 'it is not a proof' }
+  await enforce()
+  assert.deepEqual(told, ['member ', 'member it is not a proof'])
+  // It was removed, and another member has added it again.
+  demands = []
+  await enforce()
+  demands = [{ agent: 'member', rules: 'acme.example', since: 0 }]
+  await enforce()
+  assert.equal(told.length, 3)
 })
 
 test('a use that was taken before a stop admits nobody whose proof was revoked meanwhile', () => {

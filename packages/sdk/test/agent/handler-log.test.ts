@@ -96,6 +96,15 @@ test('by default warnings end while events are read; a logger of the application
   assert.doesNotMatch([...usual.texts, ...own.texts].join(''), /PAYLOAD/)
 })
 
+test('a trust list that cannot be read is warned of while nobody reads events', () => {
+  const { log, texts, time } = logOf(true)
+  log.warn({ type: 'trust_failed', error: StaticError.of('store_failed', 'The disk is full.') }, undefined)
+  assert.deepEqual(texts, ['static: Proofs cannot be checked. The disk is full.'])
+  time.isRead = true
+  log.warn({ type: 'trust_failed', error: StaticError.of('store_failed', 'The disk is full.') }, undefined)
+  assert.equal(texts.length, 1)
+})
+
 test('a member cannot flood the log, and a logger that throws does no harm', () => {
   const { log, texts, time } = logOf(false)
   for (let count = 0; count < 1000; count++) log.warn(FAILED, undefined)

@@ -22,6 +22,8 @@ class Machine {
   readonly fetches: { readonly root: string; readonly minute: number }[] = []
   changes = 0
   isFull = false
+  isUnreadable = false
+  readonly failures: string[] = []
   hold: Promise<void> = Promise.resolve()
   readonly checker: Checker
   #version = 0
@@ -32,7 +34,11 @@ class Machine {
     const chance = randomNumbers(seed)
     this.checker = new Checker(
       {
-        roots: () => this.roots,
+        roots: () => {
+          if (this.isUnreadable) throw new StaticError('invalid_request', 'The list is damaged.')
+          return this.roots
+        },
+        failed: ({ message }) => this.failures.push(message),
         load: ({ text }) => disk.get(text) ?? NO_KEYS,
         update: ({ text }, change) => {
           if (this.isFull) throw new StaticError('store_failed', 'The disk is full.')
@@ -262,6 +268,7 @@ test('a disk that is full, or a list that is damaged, stops neither the agent no
   assert.equal(machine.checker.standing(verdict).state, 'checked')
   await machine.pass(2 * HOUR)
   assert.match(lineOf(machine.checker.standing(verdict)), /^lapsed/)
+  assert.deepEqual(machine.failures, ['The disk is full.'])
   machine.isFull = false
   await machine.pass(2 * HOUR)
   assert.equal(machine.checker.standing(verdict).state, 'checked')
@@ -272,6 +279,21 @@ test('a disk that is full, or a list that is damaged, stops neither the agent no
   jobs.isFull = true
   const proof = await alice.proof('token', (audience) => issuers.github.sign(job(audience)))
   assert.match(await jobs.line(proof), /^unchecked: the trust list cannot be written/)
+})
+
+test('a trust list that cannot be read is told once, until it can be read', async () => {
+  const machine = await machineWithDomain()
+  machine.isUnreadable = true
+  await assert.rejects(machine.checker.start(), /The list is damaged/)
+  await machine.pass(HOUR)
+  assert.deepEqual(machine.failures, ['The list is damaged.'])
+  machine.isUnreadable = false
+  await machine.pass(2 * MINUTE)
+  assert.match(await machine.line(goodProof), /^checked/)
+  machine.isUnreadable = true
+  machine.touch()
+  await machine.pass(HOUR)
+  assert.equal(machine.failures.length, 2)
 })
 
 test('an agent that has just started waits for its keys, and one that has stopped changes nothing', async () => {

@@ -31,8 +31,8 @@ export function proofsOf(
   const directory = join(world.relay.directory, 'trust')
   const settings = { dataDir, identity: name, proof, proxy: undefined, environment: {} }
   const places = { trust: join(directory, isForgetful ? randomUUID() : name), domains: join(directory, 'domains') }
-  return (sign, changed) => {
-    const desk = openProofDesk({ ...settings, ...places, roots: roots.map((root) => root.root) }, sign, changed)
+  return (sign, listener) => {
+    const desk = openProofDesk({ ...settings, ...places, roots: roots.map((root) => root.root) }, sign, listener)
     return {
       ...desk,
       check: (...proof) => {

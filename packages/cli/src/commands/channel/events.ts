@@ -187,6 +187,8 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
       return `${event.channel}: the proof of ${name(event.member)} does not count now: ${shownProof(event.proof)}.`
     case 'member_unproven':
       return `${event.channel}: ${name(event.member)} did not show a proof that you require${event.proof ? `; it ${shownProof(event.proof)}` : ''}. Removing it.`
+    case 'trust_failed':
+      return `Proofs cannot be checked: ${event.error.message}`
     case 'join_refused':
       return `${event.channel}: refused agent ${shortFingerprint(event.agent)}, which asked to join with invite ${shortFingerprint(event.invite)}: ${event.reason}`
     case 'inbox_full':

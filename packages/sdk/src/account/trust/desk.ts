@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { randomBytes } from '#platform/crypto'
 import type { Signer } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
-import type { ProofDesk } from '../../proofs/desk.ts'
+import type { DeskListener, ProofDesk } from '../../proofs/desk.ts'
 import { audienceOf, makeProof, type ProofContext, SALT_BYTES } from '../../proofs/proof.ts'
 import type { Root } from '../../proofs/roots.ts'
 import { openChecker } from './open-checker.ts'
@@ -30,11 +30,13 @@ export interface ProofSettings {
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
-/** Opens it. `changed` is called when verdicts may have another worth. */
-export function openProofDesk(settings: ProofSettings, sign: Signer, changed: () => void): ProofDesk {
+/** Opens it. */
+export function openProofDesk(settings: ProofSettings, sign: Signer, listener: DeskListener): ProofDesk {
   const { trust: directory, identity, roots, proxy } = settings
-  const checker = openChecker({ directory, identity, roots, proxy }, changed)
-  // Proofs that come before the first keys are checked again once they are there.
+  const checker = openChecker({ directory, identity, roots, proxy, failed: (error) => listener.failed(error) }, () =>
+    listener.changed(),
+  )
+  // Proofs that come before the first keys are checked again once they are there. A failure was told.
   checker.start().catch(() => {})
   return {
     check: (proof, context, unknownSince) => checker.check(proof, context, unknownSince),

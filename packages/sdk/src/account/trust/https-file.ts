@@ -23,6 +23,9 @@ export interface Way {
   readonly authorization?: string
 }
 
+/** The addresses of a host. */
+export type Resolve = (host: string) => Promise<readonly string[]>
+
 const TIMEOUT_MS = 5000
 const HTTPS_PORT = 443
 
@@ -31,12 +34,13 @@ const HTTPS_PORT = 443
  *
  * @throws {Error} whose message says why it is out of reach
  */
-export async function fetchHttpsFile(url: URL, way: Way): Promise<Buffer> {
+export async function fetchHttpsFile(url: URL, way: Way, resolve: Resolve = addressesOf): Promise<Buffer> {
   if (url.protocol !== 'https:' || url.username !== '' || url.password !== '')
     throw new Error('it is not an https address')
   const signal = AbortSignal.timeout(TIMEOUT_MS)
   try {
-    return await answered(url, await routeTo(url, way, signal), way, signal)
+    const resolveInTime: Resolve = (host) => Promise.race([resolve(host), aborted(signal)])
+    return await answered(url, await routeTo(url, way, signal, resolveInTime), way, signal)
   } catch (error) {
     if (signal.aborted) throw new Error(`no answer within ${TIMEOUT_MS / 1000} s`, { cause: error })
     throw error
@@ -46,7 +50,12 @@ export async function fetchHttpsFile(url: URL, way: Way): Promise<Buffer> {
 /** The options of a request that decide where it goes. */
 type Route = Pick<Parameters<typeof request>[1] & object, 'agent' | 'lookup' | 'port' | 'createConnection'>
 
-async function routeTo(url: URL, { pin, proxy, anyAddress = false }: Way, signal: AbortSignal): Promise<Route> {
+async function routeTo(
+  url: URL,
+  { pin, proxy, anyAddress = false }: Way,
+  signal: AbortSignal,
+  resolve: Resolve,
+): Promise<Route> {
   const host = url.hostname.replaceAll(/[[\]]/g, '')
   if (pin?.address === undefined && proxy !== undefined && isProxied(proxy, host)) {
     const socket = await throughProxy(proxy, `${url.hostname}:${url.port || HTTPS_PORT}`, signal)
@@ -55,7 +64,7 @@ async function routeTo(url: URL, { pin, proxy, anyAddress = false }: Way, signal
     }
   }
   const { address, port } =
-    pin?.address === undefined ? { address: await resolved(host, anyAddress) } : splitAddress(pin.address)
+    pin?.address === undefined ? { address: await resolved(host, anyAddress, resolve) } : splitAddress(pin.address)
   const family = isIPv6(address) ? 6 : 4
   const fixed: LookupFunction = (_host, { all }, done) => {
     if (all) done(null, [{ address, family }])
@@ -102,8 +111,15 @@ async function contentOf(response: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks).subarray(0, MAX_KEYS_BYTES + 1)
 }
 
-async function resolved(host: string, anyAddress: boolean): Promise<string> {
-  const found = isIP(host) === 0 ? await addressesOf(host) : [host]
+/** Rejects when the time is over: a lookup cannot be cancelled. */
+async function aborted(signal: AbortSignal): Promise<never> {
+  const { promise, reject } = Promise.withResolvers<never>()
+  signal.addEventListener('abort', () => reject(new Error('too late')), { once: true })
+  return await promise
+}
+
+async function resolved(host: string, anyAddress: boolean, resolve: Resolve): Promise<string> {
+  const found = isIP(host) === 0 ? await resolve(host) : [host]
   const address = anyAddress ? found[0] : found.find(isPublicAddress)
   if (address === undefined) throw new Error(`${host} has no public address`)
   return address

@@ -1,5 +1,5 @@
 /** A checker over the files of an account and the network. */
-import { Checker } from '../../proofs/checker.ts'
+import { Checker, type CheckerPorts } from '../../proofs/checker.ts'
 import type { Root } from '../../proofs/roots.ts'
 import { fetchKeys } from './fetch-keys.ts'
 import type { Proxy } from './proxy.ts'
@@ -13,10 +13,15 @@ export interface CheckerOptions {
   /** The roots of the application, instead of those on the list. Their keys are kept in the directory all the same. */
   readonly roots?: readonly Root[] | undefined
   readonly proxy?: Proxy | undefined
+  /** See `CheckerPorts`. */
+  readonly failed?: CheckerPorts['failed']
 }
 
 /** `changed`: see `Checker`. */
-export function openChecker({ directory, identity, roots, proxy }: CheckerOptions, changed: () => void): Checker {
+export function openChecker(
+  { directory, identity, roots, proxy, failed = () => {} }: CheckerOptions,
+  changed: () => void,
+): Checker {
   const store = new TrustStore(directory)
   const listed = (): readonly Root[] =>
     store.list().flatMap(({ root, agents }) => (agents === undefined || agents.includes(identity) ? [root] : []))
@@ -27,6 +32,7 @@ export function openChecker({ directory, identity, roots, proxy }: CheckerOption
       update: (root, change) => store.update(root, change),
       version: () => store.version(),
       fetch: (root) => fetchKeys(root, proxy),
+      failed,
       now: Date.now,
       chance: Math.random,
       later: (milliseconds, action) => {

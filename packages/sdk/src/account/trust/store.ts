@@ -4,8 +4,8 @@
  *     trust/roots.json        the roots; people change it, by commands
  *     trust/keys-….json       the keys of one root; each process that fetches them changes it
  *
- * Each file is replaced as a whole and is durable before anything counts. Of two processes that change the keys of a
- * root at once, the last wins: both have fetched the same file.
+ * Each file is replaced as a whole and is durable before anything counts. Processes change them one after the other
+ * (`trust/lock`): what one has learned, such as the ids of a repository, is not lost to another.
  */
 import { rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,6 +16,7 @@ import { utf8 } from '../../platform/bytes.ts'
 import { isRecord } from '../../proofs/json.ts'
 import { type KeyState, NO_KEYS } from '../../proofs/key-state.ts'
 import { parseRoot, type Root } from '../../proofs/roots.ts'
+import { alone } from './lock.ts'
 
 /** A root on the list. */
 export interface ListedRoot {
@@ -25,6 +26,7 @@ export interface ListedRoot {
 }
 
 const LIST = 'roots.json'
+const LOCK = 'lock'
 const MOST_ROOTS = 256
 const HASH_DIGITS = 32
 
@@ -57,18 +59,13 @@ export class TrustStore {
     }
   }
 
-  /** Replaces the list. */
-  write(list: readonly ListedRoot[]): void {
-    if (list.length > MOST_ROOTS) {
-      throw StaticError.of(
-        'invalid_request',
-        `There are already ${MOST_ROOTS} roots. Remove one with \`static trust remove\`.`,
-      )
-    }
-    const roots = list.map(({ root: { text, keys, pin }, agents }): ListedEntry => {
-      return { root: text, ...(keys !== undefined && { keys }), ...(pin && { pin }), ...(agents && { agents }) }
-    })
-    this.#replace(LIST, { version: 1, roots })
+  /**
+   * Changes the list.
+   *
+   * @throws {StaticError} as `list`; `invalid_request` if there would be too many roots
+   */
+  change(change: (list: readonly ListedRoot[]) => readonly ListedRoot[]): void {
+    this.#alone(() => this.#write(change(this.list())))
   }
 
   /** What is known of the keys of a root. */
@@ -87,7 +84,7 @@ export class TrustStore {
    * @throws {StaticError} if the file is damaged: a fetch must not put keys in the place of those that were known
    */
   update(root: Root, change: (state: KeyState) => KeyState): void {
-    this.#replace(keysFile(root), { root: root.text, ...change(this.#known(root)) })
+    this.#alone(() => this.#replace(keysFile(root), { root: root.text, ...change(this.#known(root)) }))
   }
 
   /** Forgets the keys of a root. */
@@ -103,6 +100,19 @@ export class TrustStore {
     return `${directory?.mtimeNs} ${list?.ino}`
   }
 
+  #write(list: readonly ListedRoot[]): void {
+    if (list.length > MOST_ROOTS) {
+      throw StaticError.of(
+        'invalid_request',
+        `There are already ${MOST_ROOTS} roots. Remove one with \`static trust remove\`.`,
+      )
+    }
+    const roots = list.map(({ root: { text, keys, pin }, agents }): ListedEntry => {
+      return { root: text, ...(keys !== undefined && { keys }), ...(pin && { pin }), ...(agents && { agents }) }
+    })
+    this.#replace(LIST, { version: 1, roots })
+  }
+
   #known(root: Root): KeyState {
     const name = keysFile(root)
     try {
@@ -114,8 +124,12 @@ export class TrustStore {
     }
   }
 
-  #replace(name: string, content: object): void {
+  #alone(change: () => void): void {
     makeDirectories(this.#directory)
+    alone(join(this.#directory, LOCK), change)
+  }
+
+  #replace(name: string, content: object): void {
     sweepDirectory(this.#directory)
     replaceFile(join(this.#directory, name), `${JSON.stringify(content, null, 1)}\n`, 0o600)
   }

@@ -1,6 +1,7 @@
 /**
  * Warnings about failing handlers of the application: without them, a mistake in a handler would go unnoticed in a
  * program that does not read events. A sender can make handlers fail as often as it likes, so the warnings are limited.
+ * A trust list that cannot be read is warned of as well: that shows before a program can read events.
  */
 import { shortFingerprint, StaticError } from '@static/protocol'
 import type { Logger, Time } from '../../ports/index.ts'
@@ -20,7 +21,10 @@ export interface HandlerFailure {
   readonly payload: Uint8Array
 }
 
-type FailureEvent = Extract<AgentEvent, { readonly type: 'handler_failed' | 'poison' | 'request_failed' }>
+type FailureEvent = Extract<
+  AgentEvent,
+  { readonly type: 'handler_failed' | 'poison' | 'request_failed' | 'trust_failed' }
+>
 
 const WINDOW_MS = 60_000
 /** Warnings in one window. */
@@ -66,12 +70,20 @@ export class HandlerLog {
   }
 }
 
-/** Whether an event is about a handler. */
+const FAILURES: ReadonlySet<AgentEvent['type']> = new Set([
+  'handler_failed',
+  'poison',
+  'request_failed',
+  'trust_failed',
+] satisfies FailureEvent['type'][])
+
+/** Whether an event is about a handler, or about the trust list. */
 export function isFailure(event: AgentEvent): event is FailureEvent {
-  return event.type === 'handler_failed' || event.type === 'poison' || event.type === 'request_failed'
+  return FAILURES.has(event.type)
 }
 
 function sentenceOf(event: FailureEvent): string {
+  if (event.type === 'trust_failed') return `Proofs cannot be checked. ${event.error.message}`
   const from = `from agent ${shortFingerprint(event.sender)}`
   const place = `in channel ${event.channel}`
   if (event.type === 'request_failed')
