@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
+import { HYBRID_GROUP } from '@static/node/tls-groups'
 import { certificates } from '@static/testkit/certificates'
 import { makeApiClient } from '../src/api/client.ts'
 import { ApiMonitor } from '../src/api/monitor.ts'
@@ -22,7 +23,8 @@ interface Bench {
 async function start(t: TestContext, options: { ca?: string | undefined; relayAheadMs?: number } = {}): Promise<Bench> {
   const { authority, certificate } = await certificates()
   const bench = { status: 200, dates: [] as (string | undefined)[], lines: [] as string[] }
-  const server: Server = createServer({ ...certificate }, (request, response) => {
+  // Lets in only clients that offer the hybrid: a recording of their calls stays closed.
+  const server: Server = createServer({ ...certificate, ecdhCurve: HYBRID_GROUP }, (request, response) => {
     bench.dates.push(request.headers.date)
     request.resume()
     response.sendDate = false

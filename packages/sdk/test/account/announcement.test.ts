@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
+import { HYBRID_GROUP } from '@static/node/tls-groups'
 import { newAuthority } from '@static/testkit/certificates'
 import { type AnnouncedRelay, relayIn } from '../../src/account/announced-relay.ts'
 import { announcedRelay } from '../../src/account/announcement.ts'
@@ -13,7 +14,8 @@ const pair = await authority.issue(['localhost'])
 
 /** What a client takes from an answer of an API on this machine. */
 async function taken(status: number, body: unknown, ca = authority.cert): Promise<AnnouncedRelay | undefined> {
-  const server = createServer(pair, (request, response) => {
+  // Lets in only clients that offer the hybrid: a recording of their calls stays closed.
+  const server = createServer({ ...pair, ecdhCurve: HYBRID_GROUP }, (request, response) => {
     assert.equal(request.headers.authorization, undefined)
     const found = request.url === '/.well-known/static-server.json'
     response.writeHead(found ? status : 404).end(JSON.stringify(body))
