@@ -1,4 +1,4 @@
-/** Error codes and reasons for closing a connection or stream. */
+/** Closes connections, with error codes and reasons. */
 import { QUIC_FULL } from '@static/quic'
 
 /** A row of `QUIC_CLOSE`. */
@@ -16,4 +16,31 @@ export const QUIC_CLOSE: Readonly<
   tooFast: { code: 3, reason: 'more was sent than the relay can take' },
   tooSlow: { code: 4, reason: 'too much is waiting to be read' },
   full: { code: QUIC_FULL, reason: 'the endpoint is full, retry later' },
+}
+
+/** A connection, as far as it is closed here. */
+interface Closable {
+  close(code: number, reason: string): void
+}
+
+/** Connections that are closed or closing. */
+const gone = new WeakSet<Closable>()
+
+/**
+ * Closes a connection once. The library closes by a handle that it soon gives to another connection: closing twice
+ * would cut that one off.
+ */
+export function close(session: Closable, { code, reason }: QuicClose): void {
+  if (gone.has(session)) return
+  gone.add(session)
+  try {
+    session.close(code, reason)
+  } catch {
+    // The endpoint is stopping and has closed it already.
+  }
+}
+
+/** A connection has closed: its streams, which close after it, must not close it again. */
+export function noteClosed(session: Closable): void {
+  gone.add(session)
 }

@@ -12,7 +12,7 @@ import { Holdings, type Pace, sourceOf } from '@static/protocol'
 import { Pacing } from '../../session/pacing.ts'
 import { ArrivalBatch } from './arrivals.ts'
 import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './worker-messages.ts'
-import { QUIC_CLOSE, type QuicClose } from './close.ts'
+import { close, noteClosed, QUIC_CLOSE, type QuicClose } from './close.ts'
 
 /** How long a connection may stay without a session: as long as an unauthenticated session may. */
 const FIRST_STREAM_MS = 5_000
@@ -123,6 +123,7 @@ class Endpoint {
     this.#yield(session)
     session.on('close', () => {
       clearTimeout(timer)
+      noteClosed(session)
       this.#sources.delete(session)
       this.#yielding.remove(session)
       this.#connections--
@@ -263,14 +264,6 @@ class Endpoint {
 
   #say(message: FromEndpoint): void {
     this.#port.postMessage(message, [])
-  }
-}
-
-function close(session: QuicServerSession, { code, reason }: QuicClose): void {
-  try {
-    session.close(code, reason)
-  } catch {
-    // The endpoint is stopping and has closed it already.
   }
 }
 
