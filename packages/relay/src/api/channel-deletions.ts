@@ -26,6 +26,14 @@ export function channelDeletions({
   relayId,
   onError,
 }: ChannelDeletionsOptions): Poller<ChannelDeletion> {
+  /** The ids of deletions that are carried out but not reported yet; bounded by what the API lists. */
+  const done = new Set<string>()
+  const list = async (): Promise<readonly ChannelDeletion[]> => {
+    const listed = await source.deletions(relayId)
+    const ids = new Set(listed.map(({ id }) => id))
+    for (const id of done) if (!ids.has(id)) done.delete(id)
+    return listed
+  }
   const carryOut = async (deletion: ChannelDeletion): Promise<void> => {
     const { id, account_id: account, mode, name, channel_id: channel, requested_at: requestedAt } = deletion
     const outcome = await store.run('delete', {
@@ -35,13 +43,15 @@ export function channelDeletions({
       // Without a valid time, nothing is deleted.
       createdBy: Date.parse(requestedAt) || 0,
     })
-    // If this is lost, the next round finds no such channel, and the request expires.
-    await source.reportDeletion(id, relayId, 'done' in outcome)
+    if ('done' in outcome) done.add(id)
+    // If this is lost, the next round finds no such channel, but must still report that this relay has deleted it.
+    await source.reportDeletion(id, relayId, done.has(id))
+    done.delete(id)
   }
   return new Poller({
     everyMs: ASK_MS,
     maxTasks: MAX_DELETIONS,
-    list: () => source.deletions(relayId),
+    list,
     carryOut,
     onError,
   })

@@ -54,6 +54,35 @@ test('a channel whose owner is gone is deleted for its members, and no channel o
   await bob.request('deleteChannel', { channel: { case: 'name', value: NAME } })
 })
 
+test('a deletion whose report was lost is reported again, although the channel is gone by then', async (t) => {
+  const world = await openMemoryRelay(t)
+  const requested = new Date(world.now()).toISOString()
+  const asked: readonly ChannelDeletion[] = [
+    { id: 'own', account_id: 'acme', mode: 'live', name: NAME, channel_id: null, requested_at: requested },
+  ]
+  const answers = [StaticError.of('unavailable'), undefined]
+  const reported: string[] = []
+  const deletions = channelDeletions({
+    source: {
+      deletions: () => Promise.resolve(asked),
+      reportDeletion: async (id, _relay, deleted) => {
+        const failure = answers.shift()
+        if (failure) throw failure
+        reported.push(`${id} ${deleted}`)
+      },
+    },
+    store: world.store,
+    relayId: 'f00d',
+    onError: (error) => world.errors.push(error),
+  })
+  const alice = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  await alice.createChannel(NAME)
+  for (let round = 0; round < 2; round++) await deletions.round()
+  assert.deepEqual(reported.splice(0), ['own true'])
+  await deletions.round()
+  assert.deepEqual(reported, ['own false'], 'it is reported once')
+})
+
 test('while the API or the store is down nothing is lost, and only a bug is reported', async (t) => {
   const world = await openMemoryRelay(t)
   const errors: unknown[] = []
