@@ -1,10 +1,11 @@
 /** The relay's part in joining by invite: who may ask, who hears of it, and when a request is forgotten. */
 import assert from 'node:assert/strict'
-import { createHmac, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import test from 'node:test'
-import { joinProofBytes, toHex } from '@static/protocol'
-import { Agent, Refused, sha256 } from '@static/testkit/agent'
+import { toHex } from '@static/protocol'
+import { Agent, Refused } from '@static/testkit/agent'
 import { refusal } from '@static/testkit/agent'
+import { admitJoiner, askToJoin, joinProof, makeToken, type Token } from '../support/joining.ts'
 import { UnaryAgent } from '../support/unary.ts'
 import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
 
@@ -16,11 +17,6 @@ interface Scene {
   readonly channelId: Uint8Array
 }
 
-interface Token {
-  readonly inviteId: Uint8Array
-  readonly admissionKey: Uint8Array
-}
-
 async function scene(t: test.TestContext, settings: object = {}): Promise<Scene> {
   const world = await openMemoryRelay(t, { settings })
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
@@ -28,20 +24,14 @@ async function scene(t: test.TestContext, settings: object = {}): Promise<Scene>
 }
 
 async function invite({ world, owner, channelId }: Scene, changes: object = {}): Promise<Token> {
-  const token = { inviteId: new Uint8Array(randomBytes(16)), admissionKey: new Uint8Array(randomBytes(32)) }
+  const token = makeToken()
   const expiresAtMs = BigInt(world.now() + HOUR)
   await owner.request('registerInvite', { channelId, ...token, expiresAtMs, maxUses: 1, ...changes })
   return token
 }
 
-function proof(agent: Agent, { inviteId, admissionKey }: Token, box: Uint8Array): Uint8Array {
-  const sessionNonce = agent.challenge?.nonce ?? new Uint8Array()
-  const claim = joinProofBytes({ sessionNonce, inviteId, agentId: agent.id, boxHash: sha256(box) })
-  return createHmac('sha256', admissionKey).update(claim).digest()
-}
-
-function ask(agent: Agent, token: Token, box: Uint8Array = randomBytes(100), changes: object = {}): Promise<unknown> {
-  return agent.request('requestJoin', { inviteId: token.inviteId, box, proof: proof(agent, token, box), ...changes })
+function proof(agent: Agent, token: Token, box: Uint8Array): Uint8Array {
+  return joinProof({ nonce: agent.challenge?.nonce, id: agent.id }, token, box)
 }
 
 async function joiner({ world }: Scene): Promise<Agent> {
@@ -61,24 +51,20 @@ test('a joiner with the token asks, the owner polls, commits, and the joiner get
   const token = await invite(at)
   const bob = await joiner(at)
   const box = randomBytes(500)
-  await ask(bob, token, box)
+  await askToJoin(bob, token, box)
   const { requests } = await owner.request('pollJoinRequests', { channelId })
   assert.equal(requests.length, 1)
   assert.deepEqual(Buffer.from(requests[0]?.box ?? []), box)
   assert.deepEqual(Buffer.from(requests[0]?.inviteId ?? []), Buffer.from(token.inviteId))
   assert.equal(toHex(requests[0]?.agentId ?? new Uint8Array()), toHex(bob.id))
 
-  const messageId = randomBytes(16)
-  const commit = randomBytes(100)
-  const declaration = owner.declaration({ channelId, slot: 0n, messageId, commit }, { adds: [bob.id] })
   const tag = randomBytes(32)
-  const welcomes = [{ agentId: bob.id, welcome: randomBytes(300), inviteId: token.inviteId, tag }]
-  await owner.request('sendCommit', { channelId, slot: 0n, messageId, commit, declaration, welcomes })
+  await admitJoiner(owner, channelId, 0n, bob.id, token, tag)
   const welcome = await bob.next('deliverWelcome')
   assert.deepEqual(Buffer.from(welcome.welcome?.tag ?? []), tag)
   assert.deepEqual(Buffer.from(welcome.welcome?.inviteId ?? []), Buffer.from(token.inviteId))
   assert.deepEqual(await polled(owner, channelId), [], 'the request is forgotten')
-  await assert.rejects(ask(await joiner(at), token), refusal('invite_used_up'))
+  await assert.rejects(askToJoin(await joiner(at), token), refusal('invite_used_up'))
 })
 
 test('an agent that was added with the last use can ask again until it has its Welcome', async (t) => {
@@ -86,18 +72,14 @@ test('an agent that was added with the last use can ask again until it has its W
   const { owner, channelId } = at
   const token = await invite(at)
   const bob = await joiner(at)
-  await ask(bob, token)
-  const messageId = randomBytes(16)
-  const commit = randomBytes(100)
-  const declaration = owner.declaration({ channelId, slot: 0n, messageId, commit }, { adds: [bob.id] })
-  const welcomes = [{ agentId: bob.id, welcome: randomBytes(300), inviteId: token.inviteId, tag: randomBytes(32) }]
-  await owner.request('sendCommit', { channelId, slot: 0n, messageId, commit, declaration, welcomes })
+  await askToJoin(bob, token)
+  await admitJoiner(owner, channelId, 0n, bob.id, token)
   const { position } = await bob.next('deliverWelcome')
-  await ask(bob, token)
+  await askToJoin(bob, token)
   assert.deepEqual(await polled(owner, channelId), [])
-  await assert.rejects(ask(await joiner(at), token), refusal('invite_used_up'))
+  await assert.rejects(askToJoin(await joiner(at), token), refusal('invite_used_up'))
   await bob.request('ack', { positions: [{ channelId, index: position?.index ?? 0n }] })
-  await assert.rejects(ask(bob, token), refusal('invite_used_up'))
+  await assert.rejects(askToJoin(bob, token), refusal('invite_used_up'))
 })
 
 test('without the token, no request reaches the owner', async (t) => {
@@ -108,14 +90,14 @@ test('without the token, no request reaches the owner', async (t) => {
   const eve = await joiner(at)
   const box = randomBytes(100)
   const wrong = { ...token, admissionKey: randomBytes(32) }
-  await assert.rejects(ask(bob, wrong), refusal('invite_invalid'))
-  await assert.rejects(ask(bob, token, box, { proof: proof(eve, token, box) }), refusal('invite_invalid'), "another's")
-  await assert.rejects(ask(bob, token, box, { proof: proof(bob, token, randomBytes(9)) }), refusal('invite_invalid'))
-  await assert.rejects(ask(bob, token, box, { proof: new Uint8Array() }), refusal('invite_invalid'))
+  await assert.rejects(askToJoin(bob, wrong), refusal('invite_invalid'))
+  await assert.rejects(askToJoin(bob, token, box, proof(eve, token, box)), refusal('invite_invalid'), "another's")
+  await assert.rejects(askToJoin(bob, token, box, proof(bob, token, randomBytes(9))), refusal('invite_invalid'))
+  await assert.rejects(askToJoin(bob, token, box, new Uint8Array()), refusal('invite_invalid'))
   const old = proof(bob, token, box)
   const again = await Agent.connect(at.world.transport.wire('cbor'), { key: bob.key })
-  await assert.rejects(ask(again, token, box, { proof: old }), refusal('invite_invalid'), 'of another session')
-  await assert.rejects(ask(again, { ...token, inviteId: randomBytes(16) }), refusal('invite_invalid'), 'unknown')
+  await assert.rejects(askToJoin(again, token, box, old), refusal('invite_invalid'), 'of another session')
+  await assert.rejects(askToJoin(again, { ...token, inviteId: randomBytes(16) }), refusal('invite_invalid'), 'unknown')
   assert.deepEqual(await polled(owner, channelId), [])
 })
 
@@ -126,10 +108,10 @@ test('expired, revoked and used-up invites are reported as such, but only to hol
   const short = await invite(at, { expiresAtMs: BigInt(world.now() + 1000) })
   const bob = await joiner(at)
   await world.advance(1000)
-  await assert.rejects(ask(bob, short), refusal('invite_expired'))
+  await assert.rejects(askToJoin(bob, short), refusal('invite_expired'))
   await owner.request('revokeInvite', { inviteId: token.inviteId })
-  await assert.rejects(ask(bob, token), refusal('invite_revoked'))
-  await assert.rejects(ask(bob, { ...token, admissionKey: randomBytes(32) }), refusal('invite_invalid'))
+  await assert.rejects(askToJoin(bob, token), refusal('invite_revoked'))
+  await assert.rejects(askToJoin(bob, { ...token, admissionKey: randomBytes(32) }), refusal('invite_invalid'))
 })
 
 test('fields of an invite and of a request are checked', async (t) => {
@@ -151,10 +133,10 @@ test('fields of an invite and of a request are checked', async (t) => {
   }
   const token = await invite(at)
   const bob = await joiner(at)
-  await assert.rejects(ask(bob, token, new Uint8Array()), refusal('invite_invalid'))
-  await assert.rejects(ask(bob, token, randomBytes(16_385)), refusal('invalid_request'))
-  await assert.rejects(ask(bob, { ...token, inviteId: randomBytes(3) }), refusal('invalid_request'))
-  await ask(bob, token, randomBytes(16_384))
+  await assert.rejects(askToJoin(bob, token, new Uint8Array()), refusal('invite_invalid'))
+  await assert.rejects(askToJoin(bob, token, randomBytes(16_385)), refusal('invalid_request'))
+  await assert.rejects(askToJoin(bob, { ...token, inviteId: randomBytes(3) }), refusal('invalid_request'))
+  await askToJoin(bob, token, randomBytes(16_384))
   const answer = { inviteId: token.inviteId, agentId: bob.id, code: 'quota_exceeded' }
   await assert.rejects(owner.request('answerJoin', answer), refusal('invalid_request'))
   await assert.rejects(owner.request('pollJoinRequests', { channelId: randomBytes(1) }), refusal('invalid_request'))
@@ -168,8 +150,8 @@ test('a joiner with the token gets the key for its box, which stores nothing', a
   const token = await invite(at, { boxKey })
   const bob = await joiner(at)
   const empty = new Uint8Array()
-  assert.deepEqual(await ask(bob, token, empty), await ask(bob, token, empty))
-  const answer = (await ask(bob, token, empty)) as { readonly boxKey: Uint8Array }
+  assert.deepEqual(await askToJoin(bob, token, empty), await askToJoin(bob, token, empty))
+  const answer = (await askToJoin(bob, token, empty)) as { readonly boxKey: Uint8Array }
   assert.deepEqual(Uint8Array.from(answer.boxKey), boxKey)
   assert.deepEqual(await polled(owner, channelId), [])
   // Registered again: the key stays, because tokens have its hash.
@@ -180,12 +162,12 @@ test('a joiner with the token gets the key for its box, which stores nothing', a
     maxUses: 2,
     boxKey: randomBytes(1217),
   })
-  assert.deepEqual(await ask(bob, token, empty), answer)
-  await assert.rejects(ask(bob, { ...token, admissionKey: randomBytes(32) }, empty), refusal('invite_invalid'))
-  await ask(bob, token)
+  assert.deepEqual(await askToJoin(bob, token, empty), answer)
+  await assert.rejects(askToJoin(bob, { ...token, admissionKey: randomBytes(32) }, empty), refusal('invite_invalid'))
+  await askToJoin(bob, token)
   assert.deepEqual(await polled(owner, channelId), [toHex(bob.id)])
   await owner.request('revokeInvite', { inviteId: token.inviteId })
-  await assert.rejects(ask(bob, token, empty), refusal('invite_revoked'))
+  await assert.rejects(askToJoin(bob, token, empty), refusal('invite_revoked'))
 })
 
 test('only members with an account can register invites, and guests cannot poll, answer or revoke', async (t) => {
@@ -207,7 +189,7 @@ test('a poll returns immediately if a joiner is waiting', async (t) => {
   const token = await invite(at)
   const bob = await joiner(at)
   assert.deepEqual(await polled(owner, channelId), [], 'nobody, and no time to wait')
-  await ask(bob, token)
+  await askToJoin(bob, token)
   assert.deepEqual(await polled(owner, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
 })
 
@@ -218,7 +200,7 @@ test('a poll waits for the first joiner, but no longer than requested', async (t
   const bob = await joiner(at)
   const first = polled(owner, channelId, { waitMs: 10_000 })
   await quiet()
-  await ask(bob, token)
+  await askToJoin(bob, token)
   assert.deepEqual(await first, [toHex(bob.id)])
   const { last: after } = await owner.request('pollJoinRequests', { channelId })
   let over = false
@@ -239,7 +221,7 @@ test('an owner that reconnects immediately gets the joiners that were delivered 
   const at = await scene(t)
   const { owner, channelId, world } = at
   const bob = await joiner(at)
-  await ask(bob, await invite(at))
+  await askToJoin(bob, await invite(at))
   await polled(owner, channelId, { waitMs: 60_000 })
   owner.close()
   const again = await Agent.connect(world.transport.wire('cbor'), { key: owner.key, jwt: world.api.token('acme') })
@@ -255,7 +237,7 @@ test('a poll whose stream has ended is dropped, and the joiner goes to the next 
   await quiet()
   owner.close()
   assert.equal(world.driver.counts.requests, 0)
-  await ask(bob, token)
+  await askToJoin(bob, token)
   const again = await Agent.connect(world.transport.wire('cbor'), { key: owner.key, jwt: world.api.token('acme') })
   assert.deepEqual(await polled(again, channelId, { waitMs: 60_000 }), [toHex(bob.id)])
 })
@@ -267,7 +249,7 @@ test('only the agent that registered an invite can poll, answer and revoke it', 
   await owner.commit(channelId, 0n, { adds: [member.id] })
   const token = await invite(at)
   const bob = await joiner(at)
-  await ask(bob, token)
+  await askToJoin(bob, token)
   assert.deepEqual(await polled(member, channelId), [])
   const answer = { inviteId: token.inviteId, agentId: bob.id, code: 'group_full' }
   await assert.rejects(member.request('answerJoin', answer), refusal('not_found'))
@@ -286,7 +268,7 @@ test('a joiner can withdraw its request, but no one else can', async (t) => {
   const { owner, channelId } = at
   const token = await invite(at, { maxUses: 5 })
   const [bob, carol] = [await joiner(at), await joiner(at)]
-  for (const agent of [bob, carol]) await ask(agent, token)
+  for (const agent of [bob, carol]) await askToJoin(agent, token)
   const answer = { inviteId: token.inviteId, agentId: bob.id, code: 'invite_invalid' }
   await assert.rejects(carol.request('answerJoin', answer), refusal('api_key_required'))
   await bob.request('answerJoin', answer)
@@ -310,7 +292,7 @@ test('a revocation answers all waiting joiners', async (t) => {
   const { owner, channelId } = at
   const token = await invite(at, { maxUses: 5 })
   const waiting = [await joiner(at), await joiner(at)]
-  for (const agent of waiting) await ask(agent, token)
+  for (const agent of waiting) await askToJoin(agent, token)
   await owner.request('revokeInvite', { inviteId: token.inviteId })
   for (const agent of waiting) assert.equal((await agent.next('joinAnswered')).code, 'invite_revoked')
   assert.deepEqual(await polled(owner, channelId), [])
@@ -320,10 +302,10 @@ test('an invite is deleted with its channel, and waiting joiners are notified', 
   const at = await scene(t)
   const token = await invite(at)
   const bob = await joiner(at)
-  await ask(bob, token)
+  await askToJoin(bob, token)
   await at.owner.request('deleteChannel', { channel: { case: 'channelId', value: at.channelId } })
   assert.equal((await bob.next('joinAnswered')).code, 'invite_invalid')
-  await assert.rejects(ask(bob, token), refusal('invite_invalid'))
+  await assert.rejects(askToJoin(bob, token), refusal('invite_invalid'))
 })
 
 test('a repeated request replaces the first one, and expires after 10 minutes', async (t) => {
@@ -331,9 +313,9 @@ test('a repeated request replaces the first one, and expires after 10 minutes', 
   const { owner, channelId, world } = at
   const token = await invite(at)
   const bob = await joiner(at)
-  await ask(bob, token)
+  await askToJoin(bob, token)
   const box = randomBytes(77)
-  await ask(bob, token, box)
+  await askToJoin(bob, token, box)
   const { requests } = await owner.request('pollJoinRequests', { channelId })
   assert.deepEqual(
     requests.map((request) => Buffer.from(request.box)),
@@ -353,10 +335,8 @@ test('a joiner that uses unary calls proves the nonce of its token', async (t) =
   const [payload = ''] = bob.token.split('.')
   const { n } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { n: string }
   const box = randomBytes(9)
-  const { inviteId } = token
-  const claim = { sessionNonce: Buffer.from(n, 'hex'), inviteId, agentId: bob.key.id, boxHash: sha256(box) }
-  const proved = createHmac('sha256', token.admissionKey).update(joinProofBytes(claim)).digest()
-  await bob.request('requestJoin', { inviteId, box, proof: proved })
+  const proved = joinProof({ nonce: Buffer.from(n, 'hex'), id: bob.key.id }, token, box)
+  await bob.request('requestJoin', { inviteId: token.inviteId, box, proof: proved })
   assert.deepEqual(await polled(at.owner, at.channelId), [toHex(bob.key.id)])
 })
 
@@ -368,11 +348,11 @@ test('limits: requests per invite, per agent and minute, invites per channel, re
   await invite(at)
   await assert.rejects(invite(at), refusal('rate_limited'))
   const joiners = [await joiner(at), await joiner(at), await joiner(at)]
-  for (const agent of joiners) await ask(agent, token)
-  await assert.rejects(ask(await joiner(at), token), refusal('rate_limited'))
+  for (const agent of joiners) await askToJoin(agent, token)
+  await assert.rejects(askToJoin(await joiner(at), token), refusal('rate_limited'))
   const [first] = joiners as [Agent]
-  for (let more = 0; more < 3; more++) await ask(first, token)
-  await assert.rejects(ask(first, token), (error) => {
+  for (let more = 0; more < 3; more++) await askToJoin(first, token)
+  await assert.rejects(askToJoin(first, token), (error) => {
     return error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 15_000
   })
   const two = await polled(owner, channelId, { limit: 2 })
