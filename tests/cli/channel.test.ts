@@ -181,12 +181,14 @@ void test('an agent that was offline sees current members, words and channels', 
   assert.equal(await ok(ann, 'static channel list --as away'), '')
 })
 
-void test('a guest joins with only a token, and leaves', WHOLE_ONLY, async () => {
-  const guest = new Person(workspace, 'guest', { ...where, STATIC_RELAY: where['RELAY'], STATIC_CA: where['CA'] })
+void test('a guest joins with a token and the relay, which its agent remembers, and leaves', WHOLE_ONLY, async () => {
+  const guest = new Person(workspace, 'guest', where)
   const alice = await listen(ann, `${ROUTING} --as alice`)
   const token = await ok(ann, `static channel invite ${ROUTING} --as alice --uses 2 --ttl 60`)
   writeFileSync(join(guest.home, 'token'), token)
-  await ok(guest, `static channel join ${ROUTING} --as gus --token-file token`)
+  const joined = await guest.shell(`static channel join ${ROUTING} --as gus --token-file token --relay $RELAY --ca $CA`)
+  assert.equal(joined.code, 0, joined.stderr)
+  assert.match(joined.stderr, /next: `.*static channel listen acme\/\S+ --as gus`/)
   const heard = shows(alice.stdout!, 'one\ntwo\n\nfour\n')
   assert.equal(
     await ok(guest, `printf 'one\\r\\ntwo\\n\\nfour' | static channel send ${ROUTING} --as gus --lines --json`),
@@ -446,7 +448,10 @@ void test('a channel whose owner is gone with its directory is deleted by the ke
   await ok(ann, 'static agent delete --as lost --yes')
   const named = await ann.shell(`static channel delete ${name} --as lost --yes`)
   assert.equal(named.code, 1)
-  assert.match(named.stderr, /^static: There is no agent "lost" on this machine\./)
+  assert.match(
+    named.stderr,
+    /^static: There is no agent "lost" on this machine\. .* by the key of your account: `.*static channel delete acme\S+`\.\n$/,
+  )
   const mistyped = await ann.terminal(`static channel delete ${name}`, [['confirm: ', 'acme/support\r']])
   assert.match(mistyped.stdout, /will be deleted for all its members, permanently\.\r\n/)
   assert.match(mistyped.stdout, /static: Cancelled\. Nothing was changed\.\r\n$/)

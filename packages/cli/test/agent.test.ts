@@ -5,14 +5,14 @@ import { dirname, join } from 'node:path'
 import { mock, test, type TestContext } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { StaticChannelManager } from '@static/sdk'
-import { writeCredentials } from '@static/sdk/account'
+import { readCredentials, writeCredentials } from '@static/sdk/account'
 import { newAuthority } from '@static/testkit/certificates'
 import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/socket-frame.ts'
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
 import { type AgentFlags, clientOptionsOf, commandLineFor, openAgent } from '../src/agent/open.ts'
 import { accountOf } from '../src/account/account.ts'
-import { chooseRelay } from '../src/account/credentials.ts'
+import { chooseRelay, saveCredentials } from '../src/account/credentials.ts'
 import { checkKnownRelay } from '../src/doctor/known-relay.ts'
 import { staticError } from './support.ts'
 
@@ -39,6 +39,8 @@ void test('the suggested command line names the same agent, whatever its identit
   assert.match(commandLineFor({ as: 'ann@host' }, 'channel list'), / channel list --as ann@host$/)
   const odd = { as: "it's $me", dataDir: '/tmp/a b' }
   assert.match(commandLineFor(odd, 'channel list'), / list --as 'it'\\''s \$me' --data-dir '\/tmp\/a b'$/)
+  const guest = { relay: 'quic://relay.example', ca: '/tmp/a b' }
+  assert.match(commandLineFor(guest, 'mcp'), / mcp --relay quic:\/\/relay\.example --ca '\/tmp\/a b'$/)
 })
 
 /** Runs with a home directory of its own and without a named identity. */
@@ -158,6 +160,31 @@ void test('the CA saved for the own relay is not used for the relay of a link; o
   assert.equal((await clientOptionsOf({ as: 'guest', ca }, 'static://link')).ca, ca)
 })
 
+void test('on a machine that knows no server, the error says how to name one', async (t) => {
+  atHome(t)
+  // Whatever listens at the usual address is not trusted.
+  const { cert: ca } = await newAuthority()
+  await assert.rejects(
+    clientOptionsOf({ as: 'guest', ca }),
+    staticError('connection_error', /knows no other server: join with a link, pass --relay and --ca, or sign up with/),
+  )
+})
+
+void test('an account that is saved without a relay says so, and what its programs need', (t) => {
+  const { file } = atHome(t)
+  const { mock: written } = t.mock.method(process.stderr, 'write', () => true)
+  const account = accountOf({ apiUrl: 'https://api.example' })
+  saveCredentials(account, 'sk_live_verySecret123', { endpoint: 'quic://relay.example', grpcPort: 5443 })
+  assert.equal(written.callCount(), 0)
+  assert.equal(accountOf({}).relayGrpcPort, 5443)
+  saveCredentials(account, 'sk_live_verySecret123', undefined)
+  assert.match(
+    String(written.calls[0]?.arguments[0]),
+    /^static: https:\/\/api\.example announces no relay, .*STATIC_RELAY/,
+  )
+  assert.equal(readCredentials(join(dirname(file), 'credentials.json')).relay, undefined)
+})
+
 void test('doctor checks whether a relay is known that is dialed by its address', async (t) => {
   atHome(t)
   process.env['STATIC_RELAY_NAME'] = 'relay.example'
@@ -180,6 +207,12 @@ void test('a given relay wins over the saved one, and that over the announced on
   const moved = chooseRelay('https://other.example', { given: undefined, saved, announced })
   assert.equal(moved.relay, announced)
   assert.match(moved.note ?? '', /which replaces quic:\/\/old.example of https:\/\/api.example/)
+  // The announced port of the same relay is kept, and a newer one replaces it.
+  const ported = { ...announced, grpcPort: 5443 }
+  const own = { api_url: api, relay: 'quic://new.example', relay_grpc_port: '5000' }
+  assert.equal(chooseRelay(api, { given: undefined, saved: own, announced: undefined }).relay?.grpcPort, 5000)
+  assert.equal(chooseRelay(api, { given: undefined, saved: own, announced: ported }).relay?.grpcPort, 5443)
+  assert.equal(chooseRelay(api, { given, saved: own, announced: ported }).relay?.grpcPort, undefined)
   // An address needs a name, which the API may announce.
   const address = { given: { endpoint: 'quic://192.0.2.1' }, saved: {}, announced: undefined }
   assert.throws(() => chooseRelay(api, address), { code: 'invalid_request' })

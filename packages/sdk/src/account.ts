@@ -18,6 +18,6 @@ export {
 } from './account/places.ts'
 export { type AccountSettings, resolveAccount } from './public/settings.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
-export { readRelayFile } from './store/relay-file.ts'
+export { readRelayFile, writeRelayFile } from './store/relay-file.ts'
 export { checkApiKey } from './account/token-source.ts'
-export { type Credentials, readCredentials, writeCredentials } from './account/user-files.ts'
+export { type Credentials, readAuthority, readCredentials, writeCredentials } from './account/user-files.ts'

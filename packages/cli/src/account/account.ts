@@ -52,7 +52,14 @@ export async function relayOf(account: AccountSettings, given?: string): Promise
   const endpoint = given ?? account.relay
   // A saved name is that of the saved relay.
   const relayName = given === undefined ? account.relayName : process.env['STATIC_RELAY_NAME'] || undefined
-  if (endpoint !== undefined) return { endpoint, ...(relayName === undefined ? {} : { relayName }) }
+  const grpcPort = given === undefined ? account.relayGrpcPort : undefined
+  if (endpoint !== undefined) {
+    return {
+      endpoint,
+      ...(relayName === undefined ? {} : { relayName }),
+      ...(grpcPort === undefined ? {} : { grpcPort }),
+    }
+  }
   const announced = await announcedRelay(account)
   if (announced !== undefined) return announced
   throw StaticError.of(

@@ -110,14 +110,20 @@ export function chooseRelay(apiUrl: string, { given, saved, announced }: RelaySo
   // An address that the API announces as well has the name that it announces.
   const named = own.relayName ?? announced?.relayName
   const { url } = parseEndpoint(own.endpoint, { relayName: named })
-  const relay = { endpoint: own.endpoint, ...(named === undefined ? {} : { relayName: named }) }
-  if (announced === undefined || announced.endpoint === url) return { relay }
+  const name = named === undefined ? {} : { relayName: named }
+  const relay = { ...own, ...name }
+  if (announced?.endpoint === url) return { relay: { ...relay, ...announced, ...name, endpoint: own.endpoint } }
+  if (announced === undefined) return { relay }
   return { relay, note: `${apiUrl} announces the relay ${announced.endpoint}; ${url} is used, as configured.` }
 }
 
-function savedRelay({ relay, relay_name: relayName }: Credentials): AnnouncedRelay | undefined {
+function savedRelay({ relay, relay_name: name, relay_grpc_port: port }: Credentials): AnnouncedRelay | undefined {
   if (relay === undefined) return undefined
-  return { endpoint: relay, ...(relayName === undefined ? {} : { relayName }) }
+  return {
+    endpoint: relay,
+    ...(name === undefined ? {} : { relayName: name }),
+    ...(port === undefined ? {} : { grpcPort: Number(port) }),
+  }
 }
 
 /**
@@ -154,6 +160,7 @@ export function saveCredentials(
       api_url: apiUrl,
       ...(relay === undefined ? {} : { relay: relay.endpoint }),
       ...(relay?.relayName === undefined ? {} : { relay_name: relay.relayName }),
+      ...(relay?.grpcPort === undefined ? {} : { relay_grpc_port: String(relay.grpcPort) }),
       ...(ca === undefined ? {} : { ca }),
     })
   } catch (error) {

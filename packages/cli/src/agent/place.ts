@@ -65,8 +65,18 @@ export function isNamed({ as, dataDir }: PlaceFlags): boolean {
  * @throws {StaticError} `not_found`, which names those that exist
  */
 export async function checkExists(flags: PlaceFlags): Promise<void> {
+  if (await exists(agentPlace(flags).dataDir)) return
+  const missing = await whyMissing(flags)
+  const given = Object.entries({ as: flags.as, 'data-dir': flags.dataDir })
+  const words = given.map(([name, value]) => (value === undefined ? '' : ` --${name} ${shellWord(value)}`))
+  const create = commandLine(`agent create${words.join('')}`)
+  const hint = `Create it with \`${create}\`; \`channel create\` and \`channel join\` create it as well.`
+  throw StaticError.of('not_found', `${missing} ${hint}`)
+}
+
+/** Says that an agent does not exist, and which ones do. */
+export async function whyMissing(flags: PlaceFlags): Promise<string> {
   const { identity, dataDir } = agentPlace(flags)
-  if (await exists(dataDir)) return
   const existing = await existingAgents()
   const names = existing.flatMap(({ identity: name }) => (name === undefined ? [] : [name]))
   const isPlaced = flags.dataDir !== undefined || Boolean(process.env['STATIC_DATA_DIR'])
@@ -79,9 +89,5 @@ export async function checkExists(flags: PlaceFlags): Promise<void> {
     names.length === 0
       ? ''
       : ` Agents on this machine: ${names.slice(0, MOST_NAMES).join(', ')}${names.length > MOST_NAMES ? ', …' : ''}.`
-  const given = Object.entries({ as: flags.as, 'data-dir': flags.dataDir })
-  const words = given.map(([name, value]) => (value === undefined ? '' : ` --${name} ${shellWord(value)}`))
-  const create = commandLine(`agent create${words.join('')}`)
-  const hint = `Create it with \`${create}\`; \`channel create\` and \`channel join\` create it as well.`
-  throw StaticError.of('not_found', `${missing}${others} ${hint}`)
+  return `${missing}${others}`
 }

@@ -7,6 +7,8 @@ export interface AnnouncedRelay {
   readonly endpoint: string
   /** The name in the relay's certificate, if the endpoint is an IP address. */
   readonly relayName?: string
+  /** Its gRPC port, if that is announced beside a QUIC endpoint. */
+  readonly grpcPort?: number
 }
 
 /** Maximum number of endpoints that are read, and of characters in each. */
@@ -23,13 +25,28 @@ export function relayIn(announcement: unknown, apiUrl: string): AnnouncedRelay |
   const { relay, relay_name: name } = (announcement ?? {}) as Partial<Record<keyof ServerAnnouncement, unknown>>
   const isHere = isLoopback(new URL(apiUrl).hostname.replaceAll(/[[\]]/g, ''))
   const relayName = typeof name === 'string' ? name : undefined
-  for (const text of Array.isArray(relay) ? relay.slice(0, MOST_ENDPOINTS) : []) {
-    if (typeof text !== 'string' || text.length > LONGEST_ENDPOINT) continue
-    const endpoint = readEndpoint(text, relayName)
-    if (endpoint === undefined || (!isHere && endpoint.addresses.some(({ host }) => THIS_MACHINE.test(host)))) continue
-    return { endpoint: endpoint.url, ...(relayName === undefined ? {} : { relayName }) }
+  const texts: readonly unknown[] = Array.isArray(relay) ? relay.slice(0, MOST_ENDPOINTS) : []
+  const usable = texts
+    .filter((text) => typeof text === 'string' && text.length <= LONGEST_ENDPOINT)
+    .map((text) => readEndpoint(text as string, relayName))
+    .filter((endpoint) => endpoint !== undefined)
+    .filter(({ addresses }) => isHere || !addresses.some(({ host }) => THIS_MACHINE.test(host)))
+  const [first] = usable
+  if (first === undefined) return undefined
+  const grpcPort = grpcPortOf(first, usable)
+  return {
+    endpoint: first.url,
+    ...(relayName === undefined ? {} : { relayName }),
+    ...(grpcPort === undefined ? {} : { grpcPort }),
   }
-  return undefined
+}
+
+/** Where UDP is blocked, clients dial gRPC at the hosts of the QUIC endpoint, so only the port at these hosts counts. */
+function grpcPortOf(first: Endpoint, usable: readonly Endpoint[]): number | undefined {
+  if (first.way !== 'quic') return undefined
+  const hosts = new Set(first.addresses.map(({ host }) => host))
+  const addresses = usable.filter(({ way }) => way === 'grpc').flatMap((endpoint) => endpoint.addresses)
+  return addresses.find(({ host }) => hosts.has(host))?.port
 }
 
 function readEndpoint(text: string, relayName: string | undefined): Endpoint | undefined {

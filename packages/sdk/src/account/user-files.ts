@@ -12,10 +12,12 @@ export interface Credentials {
   readonly relay?: string
   /** The name in the relay's certificate, if its endpoint is an IP address. */
   readonly relay_name?: string
+  /** Its gRPC port, if the API has announced it: digits. */
+  readonly relay_grpc_port?: string
   readonly ca?: string
 }
 
-const FIELDS = ['api_key', 'api_url', 'relay', 'relay_name', 'ca'] as const
+const FIELDS = ['api_key', 'api_url', 'relay', 'relay_name', 'relay_grpc_port', 'ca'] as const
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**

@@ -85,7 +85,8 @@ function logOf(logger: Settings['logger']): AgentLog | undefined {
 const turns = new FollowTurns(setImmediate)
 
 function partsOf(settings: Settings, store: AgentStore): AgentParts {
-  const { endpoint, fallback, grpcPort, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
+  const { endpoint, fallback, grpcPort, firstGrpcPort, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } =
+    settings
   const account = apiKey === undefined || apiUrl === undefined ? undefined : { apiKey, apiUrl }
   return {
     store,
@@ -95,10 +96,12 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     connect: (listener, key, relays) => {
       const { publicKey } = key
       const agentId = toHex(agentIdOf(publicKey))
+      // A relay that moves its gRPC port tells the agent.
+      const hasTold = Boolean(relays.get(endpoint.serverName)?.grpcPort)
       return openSession({
         endpoint,
         fallback,
-        grpcPort,
+        grpcPort: grpcPort ?? (hasTold ? undefined : firstGrpcPort),
         ca,
         transports: transportsFor(traffic, connectTimeoutMs),
         pins: relays,

@@ -35,6 +35,8 @@ export interface Settings {
   readonly fallback: boolean
   /** The gRPC port for that; undefined: the one the relay announced, otherwise 5000. */
   readonly grpcPort: number | undefined
+  /** The gRPC port of a relay that has announced none to this agent yet. */
+  readonly firstGrpcPort: number | undefined
   /** An absolute path. */
   readonly dataDir: string
   readonly identity: Uint8Array
@@ -81,6 +83,8 @@ export interface AccountSettings {
   readonly relay: string | undefined
   /** The name in its certificate, where it was set or saved. */
   readonly relayName: string | undefined
+  /** Its gRPC port, where the API has announced it. */
+  readonly relayGrpcPort: number | undefined
   readonly places: UserPlaces
 }
 
@@ -95,6 +99,8 @@ interface Lookup {
   readonly given: (option: Named) => string | undefined
   /** The option, else its variable, else the value in the per-user file. */
   readonly text: (option: Named) => string | undefined
+  /** The saved gRPC port, which is that of the saved relay. */
+  readonly savedGrpcPort: () => number | undefined
 }
 
 const MAX_IDENTITY_BYTES = 255
@@ -110,7 +116,7 @@ export function resolveSettings(
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): Settings {
   checkOptionNames('connect', options, Object.keys(OPTIONS))
-  const { places, given, text } = lookup(options, env)
+  const { places, given, text, savedGrpcPort } = lookup(options, env)
   checkAccount(places, env)
 
   const dataDir = absolute(text('dataDir') ?? missing('dataDir'))
@@ -127,7 +133,8 @@ export function resolveSettings(
     const linkedCa = apiKey === undefined && endpoint.url === bound?.endpoint ? bound.ca : undefined
     const authority = text('ca') ?? linkedCa
     const isHere = isLocal(endpoint) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
-    return { ...common, ...account, ...wayOf(options, endpoint), ca: authorityOf(authority, isHere, places) }
+    const ca = authorityOf(authority, isHere, places)
+    return { ...common, ...account, ...wayOf(options, endpoint), ca, firstGrpcPort: savedGrpcPort() }
   }
   const own = configured ? ownRelay(configured) : undefined
   if (linked === undefined || given('endpoint') !== undefined || own?.endpoint.url === linked.endpoint) {
@@ -137,7 +144,7 @@ export function resolveSettings(
   const authority = checkText('ca', options.ca) ?? linked.ca
   const relay = { ...wayOf(options, endpoint), ca: authorityOf(authority, isLocal(endpoint), places) }
   if (bound !== undefined || link === undefined) return { ...common, ...GUEST, ...relay }
-  const first = { acceptRelay: fromHex(link.relayId), grpcPort: common.grpcPort ?? link.grpcPort }
+  const first = { acceptRelay: fromHex(link.relayId), firstGrpcPort: link.grpcPort }
   return { ...common, ...GUEST, ...relay, ...first, adopt: { link, otherwise: own } }
 }
 
@@ -156,6 +163,7 @@ function commonSettings(
   )
   return {
     grpcPort: checkPort(options.grpcPort ?? variableOf(OPTIONS.grpcPort, env)),
+    firstGrpcPort: undefined,
     dataDir,
     identity,
     proofs: proofSettings(options, env, { dataDir, identity, places }),
@@ -232,13 +240,22 @@ export function resolveAccount(
   usualApiUrl: string,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): AccountSettings {
-  const { places, given, text } = lookup(options, env)
+  const { places, given, text, savedGrpcPort } = lookup(options, env)
   const apiUrl = parseApiUrl(text('apiUrl') ?? usualApiUrl)
   const apiKey = options.apiKey === null ? undefined : text('apiKey')
   if (apiKey !== undefined) checkApiKey(apiKey)
   const givenCa = text('ca')
   const ca = authorityOf(givenCa, isLoopback(hostOf(apiUrl)), places)
-  return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint'), relayName: relayNameOf({ given, text }), places }
+  return {
+    apiUrl,
+    apiKey,
+    ca,
+    givenCa,
+    relay: text('endpoint'),
+    relayName: relayNameOf({ given, text }),
+    relayGrpcPort: savedGrpcPort(),
+    places,
+  }
 }
 
 /** The options of a call that needs an account, but no agent. */
@@ -288,7 +305,7 @@ export function resolveAccountSession(
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): AccountSession {
   checkOptionNames(call, options, Object.keys(ACCOUNT_SESSION_OPTIONS))
-  const { places, given, text } = lookup(options, env)
+  const { places, given, text, savedGrpcPort } = lookup(options, env)
   checkAccount(places, env)
   const endpoint = parseEndpoint(text('endpoint') ?? missing('endpoint'), { relayName: relayNameOf({ given, text }) })
   const { apiKey, apiUrl } = accountSettings(options, text)
@@ -297,7 +314,7 @@ export function resolveAccountSession(
   return {
     ...wayOf(options, endpoint),
     ...trafficOf(options),
-    grpcPort: checkPort(options.grpcPort ?? variableOf(OPTIONS.grpcPort, env)),
+    grpcPort: checkPort(options.grpcPort ?? variableOf(OPTIONS.grpcPort, env)) ?? savedGrpcPort(),
     ca: authorityOf(text('ca'), isHere, places),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
     apiKey,
@@ -325,7 +342,9 @@ function lookup(options: ClientOptions, env: Environment): Lookup {
     const { file: field } = OPTIONS[option]
     return given(option) ?? (field && file[field])
   }
-  return { places, given, text }
+  const savedGrpcPort = (): number | undefined =>
+    given('endpoint') === undefined ? checkPort(file.relay_grpc_port) : undefined
+  return { places, given, text, savedGrpcPort }
 }
 
 /** The name in the relay's certificate. The saved one is that of the saved relay. */

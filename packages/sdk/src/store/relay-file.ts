@@ -1,9 +1,9 @@
-/** The relay that an agent knows from an invite link, stored in its directory as `relay.json` (SPEC.md, 5.7). */
+/** The relay of an agent without an account, stored in its directory as `relay.json` (SPEC.md, 5.7). */
 import { join } from 'node:path'
 import { readPrivateFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
-/** The data kept from a link. The relay's id is in the database. */
+/** The data kept from a link, or from the flags of a join. The relay's id is in the database. */
 export interface LinkedRelay {
   /** Addresses of the relay, in the form of the option `endpoint`. */
   readonly endpoint: string
@@ -17,7 +17,7 @@ export const RELAY_FILE = 'relay.json'
 const VERSION = 1
 
 /**
- * Reads the relay of an agent; undefined if it did not get one from a link.
+ * Reads the relay that an agent keeps; undefined if there is none.
  *
  * @throws {StaticError} `store_permissions`, or `store_corrupt` if `writeRelayFile` did not write it
  */
@@ -45,6 +45,7 @@ function contentOf(path: string): Buffer | undefined {
   }
 }
 
+/** Writes the relay of an agent without an account. */
 export function writeRelayFile(directory: string, { endpoint, relayName, ca }: LinkedRelay): void {
   const path = join(directory, RELAY_FILE)
   const fields = { version: VERSION, endpoint, relay_name: relayName, ca }

@@ -33,9 +33,19 @@ async function taken(status: number, body: unknown, ca = authority.cert): Promis
 
 test('the first endpoint that the client understands is taken, with the name in its certificate', async () => {
   const relay = ['wss://new.example', 'quic://relay.example', 'https://relay.example:5000']
-  assert.deepEqual(await taken(200, { relay, signup: 'open' }), { endpoint: 'quic://relay.example:4433' })
+  const quic = { endpoint: 'quic://relay.example:4433', grpcPort: 5000 }
+  assert.deepEqual(await taken(200, { relay, signup: 'open' }), quic)
   const named = { endpoint: 'quic://192.0.2.1:4433', relayName: 'relay.example' }
   assert.deepEqual(await taken(200, { relay: ['quic://192.0.2.1'], relay_name: 'relay.example' }), named)
+})
+
+test('the gRPC port is that of an endpoint at the same host, for where UDP is blocked', () => {
+  const portOf = (...relay: readonly string[]): number | undefined =>
+    relayIn({ relay }, 'https://api.example')?.grpcPort
+  assert.equal(portOf('quic://relay.example', 'https://other.example:1', 'https://relay.example:5443'), 5443)
+  assert.equal(portOf('quic://a.example', 'https://b.example:5443'), undefined)
+  assert.equal(portOf('https://relay.example:5443', 'https://relay.example:6000'), undefined)
+  assert.equal(portOf('quic://relay.example', 'https://relay.example:0'), undefined)
 })
 
 test('an API that announces no relay, or nothing that makes sense, gives none', async () => {

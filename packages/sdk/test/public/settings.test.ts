@@ -60,6 +60,7 @@ void test('options alone are sufficient', () => {
     },
     fallback: true,
     grpcPort: undefined,
+    firstGrpcPort: undefined,
     dataDir: '/agent',
     identity: new TextEncoder().encode('billing'),
     apiKey: undefined,
@@ -99,6 +100,22 @@ void test('options alone are sufficient', () => {
   assert.deepEqual(others, { ...expected, ...more, acceptRelay })
   assert.equal(resolveSettings({ ...OPTIONS, endpoint: 'https://relay.example' }, home()).fallback, false)
   assert.equal(resolveSettings(OPTIONS, { ...home(), STATIC_GRPC_PORT: '5443' }).grpcPort, 5443)
+})
+
+void test('the saved gRPC port is that of the saved relay, and gives way to what the relay announces', () => {
+  const saved = { relay: 'quic://saved.example', relay_grpc_port: '5443' }
+  const { endpoint: _, ...options } = OPTIONS
+  const ports = (given: ClientOptions, env: Environment): unknown[] => {
+    const { grpcPort, firstGrpcPort } = resolveSettings(given, env)
+    return [grpcPort, firstGrpcPort]
+  }
+  assert.deepEqual(ports(options, home(saved)), [undefined, 5443])
+  assert.deepEqual(ports({ ...options, grpcPort: 6000 }, home(saved)), [6000, 5443])
+  assert.deepEqual(ports(OPTIONS, home(saved)), [undefined, undefined])
+  assert.throws(() => ports(options, home({ ...saved, relay_grpc_port: '0' })), {
+    code: 'invalid_request',
+    message: /`grpcPort` is 0/,
+  })
 })
 
 void test('the environment fills in what options leave out, the per-user file what both leave out', () => {
@@ -396,7 +413,7 @@ void test('a link names the relay for an agent that has none; the agent is a gue
     for (const extra of [{}, { apiKey: KEY, apiUrl: 'https://api.example' }]) {
       const settings = resolveSettings({ ...rest, ...extra, dataDir: join(env.HOME, 'agent') }, env)
       assert.deepEqual(relayOf(settings), guest)
-      assert.deepEqual([settings.acceptRelay, settings.grpcPort], [new Uint8Array(32).fill(7), 5443])
+      assert.deepEqual([settings.acceptRelay, settings.firstGrpcPort], [new Uint8Array(32).fill(7), 5443])
     }
   }
   // What the agent uses if it has met another relay.

@@ -3,11 +3,11 @@ import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { accountOf, keyOf, relayOf } from '../../account/account.ts'
 import { addAgentFlags, type AgentFlags, runOnAgent } from '../../agent/open.ts'
-import { agentPlace, exists, isNamed } from '../../agent/place.ts'
+import { agentPlace, exists, isNamed, whyMissing } from '../../agent/place.ts'
 import { confirmByName } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { untilInterrupted } from '../../terminal/interrupt.ts'
-import { note, print, printJson } from '../../terminal/output.ts'
+import { commandLine, note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument } from './arguments.ts'
 
@@ -36,13 +36,26 @@ ${examples('static channel delete acme/support/routing')}`,
 
 async function deleteOne(name: string, flags: Flags): Promise<void> {
   if (!flags.yes) await confirmByName(`${name} will be deleted for all its members, permanently.`, name)
-  // An agent that is named must exist: with a mistyped name, another channel could be meant.
-  const hasAgent = isNamed(flags) || (await exists(agentPlace(flags).dataDir))
+  const hasAgent = await exists(agentPlace(flags).dataDir)
+  // With a mistyped name, another channel could be meant.
+  if (!hasAgent && isNamed(flags)) await withoutAgent(name, flags)
   const owned = hasAgent && (await runOnAgent(flags, DOING, 'delete', name))
   if (!owned) await deleteByKey(name, flags)
   if (flags.json) return printJson({ channel: name, deleted: true })
   print(`Deleted ${name}.`)
   if (!owned) note('it was deleted by the key of your account, not by its owner.')
+}
+
+/** An agent that is gone needs no new one: the key of the account deletes the channels that it owned. */
+async function withoutAgent(name: string, flags: Flags): Promise<void> {
+  const missing = await whyMissing(flags)
+  const variables = ['STATIC_IDENTITY', 'STATIC_DATA_DIR'].filter((variable) => process.env[variable])
+  const unset = flags.as === undefined && flags.dataDir === undefined ? ` with ${variables.join(' and ')} unset` : ''
+  const command = commandLine(`channel delete ${name}`)
+  throw StaticError.of(
+    'not_found',
+    `${missing} If it is gone with its machine, delete the channel by the key of your account: \`${command}\`${unset}.`,
+  )
 }
 
 /** Deletes a channel of the account without an agent. */

@@ -1,7 +1,15 @@
 /** `static channel join`: joins a channel with an invite link or token. */
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { isInviteLink, parseInviteLink } from '@static/sdk/account'
+import {
+  isInviteLink,
+  parseEndpoint,
+  parseInviteLink,
+  readAuthority,
+  readRelayFile,
+  writeRelayFile,
+} from '@static/sdk/account'
+import { accountOf } from '../../account/account.ts'
 import type { ChannelSummary } from '../../agent/actions.ts'
 import {
   addAgentFlags,
@@ -11,6 +19,7 @@ import {
   openAgent,
   withAgent,
 } from '../../agent/open.ts'
+import { agentPlace } from '../../agent/place.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
@@ -44,7 +53,7 @@ export function joinCommand(): Command {
       'after',
       `
 A link (\`static channel invite --link\`) contains the relay's address and works on any machine. An agent keeps the relay of
-its first link; for a link to another relay, use another agent (--as). An agent that joins with a link is a guest: your API
+its first link, and without an account the one given with --relay; for a link to another relay, use another agent (--as). An agent that joins with a link is a guest: your API
 key is never sent to an address from a link.
 With --show, all members see the proof that this agent has (\`static agent add-proof\`), and can show it to others. In a
 job of GitHub Actions, --show github-actions gets a token from it.
@@ -102,7 +111,9 @@ function show(joined: ChannelSummary, flags: Flags): void {
     note(
       'the owner has sent nothing since you joined. Until it does, a former member may have shown you an old state of the channel.',
     )
-  const [listen, verify] = ['listen', 'verify'].map((verb) => commandLineFor(flags, `channel ${verb} ${joined.name}`))
+  const { relay: _, ca: __, ...place } = flags
+  const needed = readRelayFile(agentPlace(flags).dataDir) === undefined ? flags : place
+  const [listen, verify] = ['listen', 'verify'].map((verb) => commandLineFor(needed, `channel ${verb} ${joined.name}`))
   note(`next: \`${listen}\`; \`${verify}\` checks that all members see the same history.`)
 }
 
@@ -113,7 +124,24 @@ async function joinToken(token: string, name: string | undefined, flags: Flags):
       'This is not an invite link. Name the channel to join with a token: `static channel join NAME`.',
     )
   }
-  await enter(flags, undefined, (agent) => agent.call('join', name, token.trim(), flags.timeout, flags.show ?? ''))
+  await enter(flags, undefined, async (agent) => {
+    const joined = await agent.call('join', name, token.trim(), flags.timeout, flags.show ?? '')
+    if (!agent.remote) keepRelay(flags)
+    return joined
+  })
+}
+
+/** Keeps the given relay and CA of a guest, which has no account that they are saved with. */
+function keepRelay(flags: Flags): void {
+  const { relay, apiKey } = flags
+  const { dataDir } = agentPlace(flags)
+  if (relay === undefined || apiKey !== undefined || readRelayFile(dataDir) !== undefined) return
+  const account = accountOf(flags)
+  if (account.apiKey !== undefined) return
+  const relayName = process.env['STATIC_RELAY_NAME'] || undefined
+  const { url: endpoint, serverName } = parseEndpoint(relay, { relayName })
+  const ca = account.givenCa === undefined ? undefined : readAuthority(account.givenCa)
+  writeRelayFile(dataDir, { endpoint, relayName: serverName, ca })
 }
 
 async function joinLink(link: string, name: string | undefined, flags: Flags): Promise<void> {

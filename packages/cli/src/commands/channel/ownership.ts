@@ -19,7 +19,7 @@ interface TakeOverFlags extends AgentFlags {
 export function standbyCommand(): Command {
   return addAgentFlags(
     new Command('standby')
-      .description('name the member that may take over a channel you own, in case this machine dies')
+      .description('show or name the member that may take over a channel, in case the machine of its owner dies')
       .addArgument(channelArgument())
       .addArgument(new Argument('[member]', 'identity, fingerprint, or at least the first 8 digits of one'))
       .option('--none', 'no one may take the channel over'),
@@ -27,14 +27,19 @@ export function standbyCommand(): Command {
     .addHelpText(
       'after',
       `
-The standby can make itself the owner at any time, so name an agent that you trust with the channel: another machine of
+Without a member, it shows the standby. The standby can make itself the owner at any time, so name an agent that you trust with the channel: another machine of
 yours, for example. It must be a member that you vouch for and that has sent something with an account.
-${examples('static channel standby acme/support/routing backup', 'static channel standby acme/support/routing --none')}`,
+${examples(
+  'static channel standby acme/support/routing',
+  'static channel standby acme/support/routing backup',
+  'static channel standby acme/support/routing --none',
+)}`,
     )
     .action(async (name: string, wanted: string | undefined, flags: StandbyFlags) => {
-      if ((wanted === undefined) !== (flags.none === true)) {
-        throw StaticError.of('invalid_request', 'Name one member as the standby, or pass --none for no one.')
+      if (wanted !== undefined && flags.none === true) {
+        throw StaticError.of('invalid_request', 'Name one member as the standby, or pass --none for no one, not both.')
       }
+      if (wanted === undefined && flags.none !== true) return await showStandby(name, flags)
       const standby = await runOnAgent(flags, 'Naming the standby', 'standby', name, wanted ?? null, false)
       if (flags.json) printJson({ channel: name, standby })
       else if (!standby) print(`${name} has no standby: only you can hand it over.`)
@@ -43,6 +48,15 @@ ${examples('static channel standby acme/support/routing backup', 'static channel
         print(`${who} is the standby of ${name}. It can run \`static channel take-over ${name}\` at any time.`)
       }
     })
+}
+
+async function showStandby(name: string, flags: StandbyFlags): Promise<void> {
+  const members = await runOnAgent(flags, 'Reading the standby', 'members', name)
+  const standby = members.find((member) => member.standby) ?? null
+  if (flags.json) return printJson({ channel: name, standby })
+  if (!standby) return print(`${name} has no standby.`)
+  const self = standby.self ? ', this agent,' : ''
+  print(`${shownIdentity(standby.identity)}${self} is the standby of ${name}: fingerprint ${standby.fingerprint}.`)
 }
 
 export function transferCommand(): Command {

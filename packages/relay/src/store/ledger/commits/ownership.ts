@@ -74,7 +74,10 @@ function judgeStandby(channel: Channel, standby: AgentId): Refusal | undefined {
     return refuse('invalid_request', `Agent ${standby} is not another member of the channel.`)
   }
   if (!isVouched(member)) {
-    return refuse('not_allowed', `The owner has not vouched for agent ${standby}. Vouch for it first.`)
+    return refuse(
+      'not_allowed',
+      `The owner has not vouched for agent ${standby}. Vouch for it first: \`static channel vouch\`, or \`vouch\` of the channel in a program.`,
+    )
   }
   const sender = channel.senders.get(standby)
   if (sender?.barred) {
