@@ -70,8 +70,8 @@ export interface ApiOptions {
   readonly console?: string | undefined
   /** Whether the relay is ready, reported at /health/ready; undefined if this API does not monitor a relay. */
   readonly relayIsReady?: (() => boolean) | undefined
-  /** The relay to announce to clients that know only this API. */
-  readonly relay?: (() => Omit<ServerAnnouncement, 'signup'>) | undefined
+  /** The relay to announce to clients that know only this API, once it is known. */
+  readonly relay?: Promise<Omit<ServerAnnouncement, 'signup'>> | undefined
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
   readonly log: LogOptions
@@ -224,7 +224,7 @@ function addPublicRoutes(
   deletionRoutes(app, service, origin)
   operatorLinkRoutes(app, service, origin)
   healthRoutes(app, service, options.relayIsReady)
-  announcementRoutes(app, () => ({ ...(options.relay?.() ?? { relay: [] }), signup: options.signup ?? 'open' }))
+  announcementRoutes(app, options.relay ?? Promise.resolve({ relay: [] }), options.signup ?? 'open')
   docsRoutes(app)
   if (page) consoleRoutes(app, page)
   const start = page ? '/console' : '/docs'

@@ -86,6 +86,8 @@ export interface BenchOptions {
   /** The directory of a built console. */
   readonly console?: string
   readonly relayIsReady?: () => boolean
+  /** The endpoints of the relay to announce. */
+  readonly relay?: Promise<{ readonly relay: readonly string[] }>
   readonly signup?: SignupMode
   readonly auditAddresses?: boolean
   readonly proxyProtocolFrom?: readonly string[]
@@ -114,6 +116,7 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
         : { host: 'localhost', port: 0, credentials: [options.internal].flat() },
     console: options.console,
     relayIsReady: options.relayIsReady,
+    relay: options.relay,
     signup: options.signup,
     auditAddresses: options.auditAddresses,
     proxyProtocolFrom: options.proxyProtocolFrom,

@@ -10,7 +10,12 @@ const announcement = Type.Object({
   signup: Type.Unsafe<SignupMode>(oneOf(SIGNUP_MODES)),
 })
 
-export function announcementRoutes(app: App, announced: () => ServerAnnouncement): void {
+/** A client that asks before the relay is known waits for it. */
+export function announcementRoutes(
+  app: App,
+  relay: Promise<Omit<ServerAnnouncement, 'signup'>>,
+  signup: SignupMode,
+): void {
   app.get(
     ANNOUNCEMENT_PATH,
     {
@@ -21,9 +26,9 @@ export function announcementRoutes(app: App, announced: () => ServerAnnouncement
         response: answers({ 200: announcement }),
       },
     },
-    (_request, reply) => {
+    async (_request, reply) => {
       reply.header('cache-control', 'public, max-age=300')
-      return reply.send(announced())
+      return reply.send({ ...(await relay), signup })
     },
   )
 }

@@ -9,6 +9,7 @@ import { assertProblem, type Bench, startBench } from '../support.ts'
 const directory = mkdtempSync(join(tmpdir(), 'static-console-'))
 const page = '<!doctype html><title>console</title>'
 let relayIsReady = true
+const relay = Promise.withResolvers<{ readonly relay: readonly string[] }>()
 let bench: Bench
 
 before(async () => {
@@ -16,7 +17,7 @@ before(async () => {
   writeFileSync(join(directory, 'index.html'), page)
   writeFileSync(join(directory, 'assets/index-a1b2.js'), 'export {}')
   writeFileSync(join(directory, 'assets/index-c3d4.css'), 'p {}')
-  bench = await startBench('sqlite', { console: directory, relayIsReady: () => relayIsReady })
+  bench = await startBench('sqlite', { console: directory, relayIsReady: () => relayIsReady, relay: relay.promise })
 })
 after(async () => {
   await bench.close()
@@ -94,6 +95,14 @@ test('nothing outside the page is served', async () => {
     assertProblem(await bench.call('GET', path), 404, 'not_found')
   }
   assertProblem(await bench.call('POST', '/console'), 405, 'method_not_allowed')
+})
+
+test('a client that asks for the relay while it starts gets it once it runs', async () => {
+  const early = bench.call('GET', '/.well-known/static-server.json')
+  // Answered after it: the first is not.
+  await bench.call('GET', '/health/ready')
+  relay.resolve({ relay: ['quic://relay.example:4433'] })
+  assert.deepEqual((await early).body, { relay: ['quic://relay.example:4433'], signup: 'open' })
 })
 
 test('readiness reports the state of the relay; the API stays ready without it', async () => {

@@ -49,7 +49,7 @@ async function api(flags: Flags): Promise<void> {
   const relay = flags.relayUrl?.map((text) => parseEndpoint(text).url) ?? []
   const { startApi } = await import('@static/api')
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
-  const running = await startApi({ ...options, database, certificate, relay: () => ({ relay }) })
+  const running = await startApi({ ...options, database, certificate, relay: Promise.resolve({ relay }) })
   runUntilStopped([running], () => givenCertificate(flags), [flags.cert, flags.key])
   process.stdout.write(
     flags.json

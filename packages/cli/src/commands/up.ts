@@ -78,7 +78,8 @@ async function up(flags: Flags): Promise<void> {
   const [{ startApi }, { startRelay }] = await Promise.all([import('@static/api'), import('@static/relay')])
   // The API starts first and reports the readiness of the relay once that runs.
   let relayIsReady = (): boolean => false
-  let announced: RelayAnnouncement = { relay: [] }
+  // A client that asks meanwhile waits: otherwise it would save an account without a relay.
+  const announced = Promise.withResolvers<RelayAnnouncement>()
   const database = join(flags.dataDir, 'api.sqlite')
   const api = await startApi({
     ...options,
@@ -86,7 +87,7 @@ async function up(flags: Flags): Promise<void> {
     certificate: first,
     namedCertificate: firstNamed,
     relayIsReady: () => relayIsReady(),
-    relay: () => announced,
+    relay: announced.promise,
   })
   let relay: RunningRelay
   try {
@@ -101,6 +102,7 @@ async function up(flags: Flags): Promise<void> {
       log: options.log,
     })
   } catch (error) {
+    announced.resolve({ relay: [] })
     await api.close()
     throw error
   }
@@ -125,7 +127,7 @@ async function up(flags: Flags): Promise<void> {
     relay_name: host === name ? undefined : name,
     other_addresses: others.length > 1 ? others.slice(1) : undefined,
   }
-  announced = announcementOf(addresses)
+  announced.resolve(announcementOf(addresses))
   process.stdout.write(
     flags.json
       ? `${JSON.stringify({ ready: true, ...addresses, internal_url: api.internalUrl, ca, data_dir: flags.dataDir })}\n`
