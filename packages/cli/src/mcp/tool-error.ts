@@ -16,6 +16,11 @@ const NAMES: readonly (readonly [RegExp, string])[] = [
   [/`client\.channels\(\)`/g, 'the tool `channels`'],
   [/Read or cancel some of them \(`channel\.asked\(\)`\)/g, 'Read their answers: ask with `request`'],
   [/A request to a member \(`channel\.ask`\)/g, 'A request to a member'],
+  [/Correct the fields listed in `errors`/g, 'Correct the argument that the message names'],
+  [
+    /Check the identifier: the resource may have been revoked or deleted, or belong to another account/g,
+    'Check the name: the tools `channels` and `members` list what there is',
+  ],
   [/`maxUses`/g, '`uses`'],
   [/`admit: 'members'`/g, '`admit` members'],
   [/ or the option `acceptRelay`/g, ''],

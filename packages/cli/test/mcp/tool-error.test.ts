@@ -33,6 +33,11 @@ test('no error names an option or a call of a program, which a model does not ha
   assert.equal(toolError(sentences[0]).message, '`uses` is 9. With `admit` members it must be at most 2.')
 })
 
+test('help names what a tool has: no list of errors, and no identifiers', () => {
+  assert.match(toolError(StaticError.of('invalid_request')).message, /Correct the argument that the message names\.$/)
+  assert.match(toolError(StaticError.of('not_found')).message, /Check the name: the tools `channels` and `members`/)
+})
+
 test('our own sentence is said once', () => {
   assert.deepEqual(toolError(StaticError.of('removed')), { code: 'removed', message: ERRORS.removed.help })
 })

@@ -95,9 +95,9 @@ async function list(text: string | undefined, flags: ListFlags): Promise<void> {
   const { status, limit, after, dataDir } = flags
   const page = await withAdmin(flags, ({ admin }) => admin.list({ text, status, limit, after }))
   const ids = page.accounts.map(({ id }) => id)
-  const rooms = (await roomsOf(dataDir, ids)) ?? []
+  const rooms = await roomsOf(dataDir, ids)
   const accounts = page.accounts.map((account, at) => {
-    const { channels = null, bytes = null } = rooms[at] ?? {}
+    const { channels = null, bytes = null } = rooms?.[at] ?? {}
     return { ...account, channels, bytes }
   })
   if (flags.json) return printJson({ ...page, accounts })
@@ -113,6 +113,8 @@ async function list(text: string | undefined, flags: ListFlags): Promise<void> {
     name ?? '',
   ])
   print(table(['ID', 'E-MAIL', 'PLAN', 'STATUS', 'CHANNELS', 'BYTES', 'CREATED', 'NAME'], rows))
+  if (rooms === undefined)
+    note(`no relay runs on ${dataDir}, so channels and bytes are unknown: run this where the relay does.`)
   if (page.next !== null) note(`there are more; continue with --after ${page.next}`)
 }
 
