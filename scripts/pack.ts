@@ -21,6 +21,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { BUNDLED, bundlePackage } from './release/bundled.ts'
 import { fail, say } from './step.ts'
 
 /** The fields of package.json that matter here; the rest is copied unchanged. */
@@ -46,6 +47,14 @@ interface Packed {
   readonly size: number
   readonly unpackedSize: number
   readonly entryCount: number
+}
+
+/** What a packed package contains. */
+interface Contents {
+  readonly files: readonly string[]
+  readonly isCompiled: boolean
+  /** Packages of others. */
+  readonly bundled: readonly string[]
 }
 
 const root = resolve(import.meta.dirname, '..')
@@ -99,8 +108,13 @@ function stage(folder: string): string[] {
     const source = [home, root].map((at) => join(at, name)).find((path) => existsSync(path))
     if (source !== undefined) cpSync(source, join(place, name))
   }
+  const bundled = BUNDLED[folder] ?? []
+  for (const name of bundled) bundlePackage(root, name, join(place, 'node_modules', name))
   const files = [...(own.files ?? []), ...(isCompiled ? ['dist'] : [])]
-  writeFileSync(join(place, 'package.json'), `${JSON.stringify(published(own, files, isCompiled), null, 2)}\n`)
+  writeFileSync(
+    join(place, 'package.json'),
+    `${JSON.stringify(published(own, { files, isCompiled, bundled }), null, 2)}\n`,
+  )
   setModes(place)
   return [place]
 }
@@ -118,7 +132,7 @@ function setModes(folder: string): void {
  * The published package.json: the package's own, with the licence of the repository and the compiled files. The console
  * is not compiled but built: its page contains what it depends on.
  */
-function published(own: Manifest, files: readonly string[], isCompiled: boolean): object {
+function published(own: Manifest, { files, isCompiled, bundled }: Contents): object {
   const { scripts: _, dependencies, devDependencies: __, exports = {}, imports, bin, ...rest } = own
   const { license, repository } = house
   return {
@@ -132,6 +146,7 @@ function published(own: Manifest, files: readonly string[], isCompiled: boolean)
     ),
     files,
     ...(isCompiled ? { dependencies } : {}),
+    ...(bundled.length > 0 ? { bundleDependencies: bundled } : {}),
   }
 }
 

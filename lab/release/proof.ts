@@ -28,8 +28,8 @@ const readme = readFileSync(join(root, 'README.md'), 'utf8')
 const [, program = ''] = /```ts\n([\s\S]*?)```/.exec(readme) ?? []
 const home = mkdtempSync('/var/tmp/static-release-')
 const running = new Set<ChildProcess>()
-/** The SDK with all that it needs, and without QUIC: 55 of them are its two native libraries, for every system. */
-const MOST_SDK_MB = 80
+/** The SDK with all that it needs, and without QUIC. */
+const MOST_SDK_MB = 60
 
 /** A directory with nothing but what was published, and an environment that knows nothing of this checkout. */
 class Machine {

@@ -12,6 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
+import { BUNDLED } from './bundled.ts'
 import { runtimePaths } from '../../lab/supply/lock-file.ts'
 
 /** Packages that only build the console's page. */
@@ -49,7 +50,13 @@ export async function assembleArchive({ root, packed, node, folder }: Sources): 
   mkdirSync(join(folder, 'bin'), { recursive: true })
   mkdirSync(modules, { recursive: true })
   const parts = ['api', 'cli', 'console', 'node', 'protocol', 'quic', 'relay', 'sdk']
-  for (const part of parts) cpSync(join(packed, part), join(modules, '@static', part), { recursive: true })
+  for (const part of parts) {
+    const from = join(packed, part)
+    const filter = (path: string): boolean => relative(from, path) !== 'node_modules'
+    cpSync(from, join(modules, '@static', part), { recursive: true, filter })
+  }
+  const bundled = parts.flatMap((part) => (BUNDLED[part] ?? []).map((name) => [`node_modules/${name}`, part] as const))
+  const homeOf = new Map<string, string>(bundled.map(([path, part]) => [path, join(packed, part)]))
   const workspaces = parts.map((part) => `packages/${part}`)
   for (const path of runtimePaths(root, workspaces, BUILDS_PAGE)) {
     // Packages for other machines are not installed.
@@ -57,7 +64,7 @@ export async function assembleArchive({ root, packed, node, folder }: Sources): 
     const place = path
       .replace(/^packages\/(\w+)\/node_modules\//, '@static/$1/node_modules/')
       .replace(/^node_modules\//, '')
-    copyPackage(join(root, path), join(modules, place), ownBinaries)
+    copyPackage(join(homeOf.get(path) ?? root, path), join(modules, place), ownBinaries)
   }
   copyFileSync(node, join(folder, 'bin/node'))
   chmodSync(join(folder, 'bin/node'), 0o755)

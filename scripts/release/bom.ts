@@ -2,11 +2,13 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { BUNDLED, LEFT_OUT } from './bundled.ts'
 
 /** As far as it is changed here. */
 interface Document {
   serialNumber?: string
   readonly metadata: { timestamp?: string; readonly component: { name: string } }
+  readonly components: readonly { readonly name: string; pedigree?: { readonly notes: string } }[]
 }
 
 /** What the lock file says of the packages that run, without what npm would make up for each document. */
@@ -20,5 +22,8 @@ export function bom(root: string): string {
   delete document.metadata.timestamp
   // npm takes the name of the folder.
   document.metadata.component.name = name
+  const bundled = new Set(Object.values(BUNDLED).flat())
+  for (const component of document.components)
+    if (bundled.has(component.name)) component.pedigree = { notes: `Bundled without ${LEFT_OUT}.` }
   return `${JSON.stringify(document, null, 2)}\n`
 }

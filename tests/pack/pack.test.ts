@@ -1,7 +1,17 @@
 /** What `npm run pack` makes is what a user needs: in an empty project, on the oldest Node and on this one. */
 import assert from 'node:assert/strict'
 import { execFile, execFileSync, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
@@ -84,6 +94,32 @@ test('the packages contain what runs and nothing else', (t) => {
       assert.doesNotMatch(text, /sk_(live|test)_\w{20}|PRIVATE KEY-----\s+[\w+/]{40}/, file)
     }
   }
+})
+
+test('the native libraries of the SDK come from its tarballs, for all systems, without what Node does not load', () => {
+  const systems = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-arm64', 'win32-x64']
+  for (const [owner, name] of [
+    ['sdk', 'better-sqlite3-multiple-ciphers'],
+    ['node', 'sodium-native'],
+  ] as const) {
+    const home = join(project.path, 'node_modules/@static', owner, 'node_modules', name)
+    const files = readdirSync(home, { recursive: true, encoding: 'utf8' })
+    const libraries = files.filter((file) => file.endsWith('.node'))
+    for (const system of systems)
+      assert.ok(
+        libraries.some((file) => file.includes(system)),
+        `${name} for ${system}`,
+      )
+    assert.deepEqual(
+      files.filter((file) => /^(?:deps|src)|\.(?:bare|gyp)$|android|ios-/.test(file)),
+      [],
+    )
+    assert.ok(files.includes('LICENSE'))
+    // Not a second time from npm's registry.
+    assert.ok(!existsSync(join(project.path, 'node_modules', name)))
+  }
+  const database = join(project.path, 'node_modules/@static/sdk/node_modules/better-sqlite3-multiple-ciphers')
+  assert.match(readFileSync(join(database, 'NOTICES.txt'), 'utf8'), /Copyright: {3}\(c\) 2006-2025 Ulrich Telle/)
 })
 
 test('all users can read what a package installs, whatever the umask was', () => {

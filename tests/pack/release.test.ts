@@ -5,6 +5,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, wr
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { bom } from '../../scripts/release/bom.ts'
+import { isLeftOut, noticesIn } from '../../scripts/release/bundled.ts'
 import { contextFiles } from '../../scripts/release/context.ts'
 import { packFiles, packFolder } from '../../scripts/release/tar.ts'
 import { ROOT } from './installed.ts'
@@ -43,12 +44,25 @@ test('an archive does not depend on the time, the umask, or the order in which i
     assert.match(stdout, line(mode, name))
 })
 
-test('the bill of materials names the product, whatever the folder of the clone is called', () => {
-  const { metadata, serialNumber } = JSON.parse(bom(ROOT)) as {
+test('the bill of materials names the product, whatever the folder of the clone is called, and what is left out', () => {
+  const { metadata, serialNumber, components } = JSON.parse(bom(ROOT)) as {
     metadata: { timestamp?: string; component: { name: string } }
     serialNumber?: string
+    components: { name: string; hashes: object[]; pedigree?: { notes: string } }[]
   }
   assert.deepEqual([metadata.component.name, metadata.timestamp, serialNumber], ['static', undefined, undefined])
+  const noted = components.filter(({ pedigree }) => pedigree?.notes.startsWith('Bundled without sources'))
+  assert.deepEqual(noted.map(({ name }) => name).sort(), ['better-sqlite3-multiple-ciphers', 'sodium-native'])
+})
+
+test('a bundled package keeps its licences and what Node loads on any system, and has nothing to compile', () => {
+  const left = ['deps/sqlite3/sqlite3.c', 'src', 'src/a.cpp', 'binding.gyp', 'prebuilds/linux-x64/a.bare']
+  const kept = ['LICENSE', 'lib/index.js', 'prebuilds/win32-x64.node', 'prebuilds/darwin-arm64/a.node', 'srcset.js']
+  assert.deepEqual([...left, 'prebuilds/ios-arm64'].filter(isLeftOut), [...left, 'prebuilds/ios-arm64'])
+  assert.deepEqual(kept.filter(isLeftOut), [])
+  const source =
+    'int a; /* Copyright A */ /* what it does */ int b; /* disclaims copyright */ /* under this\nLicense */ /* Copyright A */'
+  assert.equal(noticesIn(source), '/* Copyright A */\n\n/* under this\nLicense */\n')
 })
 
 test('the context of the image has what the build needs, by the rules of .dockerignore, and no tests', () => {
