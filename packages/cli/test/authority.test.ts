@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { chmod, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { promisify } from 'node:util'
 import { openAuthority } from '@static/cli/authority'
 import { makeAuthorityCertificate, makeKey, makeLeafCertificate } from '../src/authority/certificate.ts'
 import { readConstraints } from '../src/authority/constraints.ts'
 import { parseHostNames } from '../src/authority/names.ts'
-import { handshake, runProcess, staticError, temporaryDirectory } from './support.ts'
+import { handshake, staticError, temporaryDirectory } from './support.ts'
 
 const names = ['relay.example', '192.0.2.7']
 const years = (count: number) => (): Date => new Date(Date.now() + count * 365.25 * 86_400_000)
@@ -112,14 +114,19 @@ void test('the second start uses the same authority', async (t) => {
 
 void test('the second start does not load the certificate library, and the first leaves Reflect as it was', async (t) => {
   const directory = JSON.stringify(await temporaryDirectory(t))
+  const start = promisify(execFile)
+  const loaded = async (probe: string): Promise<string> => {
+    const { stdout } = await start(process.execPath, ['--input-type=module', '-e', code(probe)])
+    return stdout
+  }
   const code = (probe: string): string => `
     import { createRequire } from 'node:module'
     import { serverCertificate } from ${JSON.stringify(new URL('../src/authority.ts', import.meta.url).href)}
     await serverCertificate(${directory}, [])
     const { cache } = createRequire(import.meta.url)
     console.log(Object.keys(cache).some((path) => path.includes('@peculiar')), ${probe})`
-  assert.equal(await runProcess(code(`'getMetadata' in Reflect || 'getOwnMetadata' in Reflect`)), 'true false\n')
-  assert.equal(await runProcess(code('0')), 'false 0\n')
+  assert.equal(await loaded(`'getMetadata' in Reflect || 'getOwnMetadata' in Reflect`), 'true false\n')
+  assert.equal(await loaded('0'), 'false 0\n')
 })
 
 void test('a name that the authority cannot sign for is refused, with a remedy', async (t) => {

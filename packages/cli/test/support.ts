@@ -1,12 +1,10 @@
 /** Helpers shared by the tests of this package. */
-import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { connect as connectTcp, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { connect, createServer } from 'node:tls'
-import { promisify } from 'node:util'
 import { StaticError } from '@static/protocol'
 
 /** A new directory path, removed after the test; the directory itself does not exist yet. */
@@ -49,10 +47,4 @@ export async function handshake(
     tcp.destroy()
     listener.close()
   }
-}
-
-/** Runs ES module code in its own process and returns its stdout. */
-export async function runProcess(code: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code])
-  return stdout
 }
