@@ -90,7 +90,7 @@ void test('a clock that differs from the API is named, also while the certificat
   assert.equal(found['certificate']?.[0], true)
 })
 
-void test('what cannot be checked is skipped, not ok', async () => {
+void test('a check that cannot be made is skipped, not ok', async () => {
   const may = new Person(workspace, 'may', { STATIC_API_KEY: `sk_live_${'a'.repeat(43)}` })
   const { stdout, code } = await may.shell(
     `static doctor --api-url https://localhost:1 --relay ${NO_RELAY} | grep ^skip`,

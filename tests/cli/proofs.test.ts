@@ -151,7 +151,7 @@ test('a stranger trusts the domain, and decides about keys that were all replace
   assert.match(await failure(initech, 'static trust remove acme.example'), /is not trusted\. Nothing is\./)
 })
 
-test('what a company revokes is in its file', async () => {
+test('proofs that a company revokes are in its file', async () => {
   assert.match(await failure(acme, 'static domain revoke'), /either the id of a statement or --all/)
   const { domains } = await json<{ domains: { statements: { id: string }[] }[] }>(acme, 'static domain list')
   const id = domains[0]?.statements[0]?.id ?? ''

@@ -152,7 +152,7 @@ test('the programs type-check', () => {
 })
 
 for (const page of new Set(chosen.map((snippet) => snippet.page))) {
-  test(`what ${page} says works`, async () => {
+  test(`the snippets of ${page} work`, async () => {
     for (const snippet of chosen.filter((one) => one.page === page)) {
       if (snippet.code.includes(OLD_KEY)) reader.meanings.unshift([OLD_KEY, await idOfOldKey()])
       await reader.follow(snippet)

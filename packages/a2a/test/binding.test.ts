@@ -173,7 +173,7 @@ test('every error that a handler throws is the same, also in the middle of a str
   await both((a2a) => Array.fromAsync(a2a.sendMessageStream(send('throw'), OPTIONS)))
 })
 
-test('what is no call has the same response, byte for byte', async () => {
+test('a request that is no call has the same response, byte for byte', async () => {
   const overHttps = async (body: string, version: string): Promise<string> => {
     const headers = { 'content-type': 'application/json', 'a2a-version': version }
     return await (await fetch(http.url, { method: 'POST', body, headers })).text()
@@ -215,7 +215,7 @@ test('the user of a call is its verified sender, and service parameters travel',
   assert.deepEqual(overChannel.executor.calls.at(-1), { user: client.agentId, trace: '00-trace-01' })
 })
 
-test('what is no call gets an error of JSON-RPC, and the channel lives on', async () => {
+test('a request that is no call gets an error of JSON-RPC, and the channel lives on', async () => {
   const to = server.agentId
   const parameters = { 'A2A-Version': '1.0' }
   const answerTo = async (payload: string): Promise<unknown> => {

@@ -96,7 +96,7 @@ test('a client that lies gets an error of JSON-RPC in one sentence, and the agen
   await goOn()
 })
 
-test('what a program may send is within the bounds', async () => {
+test('everything that a program may send is within the bounds', async () => {
   for (const message of [
     { parts: many(4000, { text: 'message' }) },
     { parts: [{ text: 'message' }, { data: Array(30_000).fill(0.5) }] },

@@ -78,7 +78,7 @@ test('a renewal that fails leaves the present certificate until it expires', asy
   await assert.rejects(site.present(), /no usable certificate/)
 })
 
-test('what is stored is used only with its key, for the name, and from the same authority', async () => {
+test('a stored certificate is used only with its key, for the name, and from the same authority', async () => {
   const site = new Site('stored')
   const first = await site.present()
   const other = new Site('other')

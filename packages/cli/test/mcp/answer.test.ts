@@ -70,7 +70,7 @@ test('no text or identity makes an answer larger than 24 KiB, or changes anythin
   )
 })
 
-test('what does not fit is left for the next answer', () => {
+test('a message that does not fit is left for the next answer', () => {
   for (const [text, most] of [
     ['\u0000'.repeat(3000), 1],
     ['ü'.repeat(1000), 11],

@@ -132,7 +132,7 @@ test('a call that the host sent before an answer was written settles nothing of 
   assert.deepEqual(channels.settled, ['a 1'])
 })
 
-test('what does not fit waits for the next call, in order, and no channel keeps another out', async () => {
+test('a message that does not fit waits for the next call, in order, and no channel keeps another out', async () => {
   const channels = new Channels('a', 'b')
   const mailbox = channels.mailbox()
   for (let index = 1; index <= 3; index++) channels.arrive('a', index)

@@ -23,7 +23,7 @@ void test('Envelope is the same message in both wire forms', (t) => {
   }
 })
 
-void test('What a message is about is known without decoding it', (t) => {
+void test('the subject of a message is known without decoding it', (t) => {
   for (const type of [ClientMessageSchema, ServerMessageSchema]) {
     const property = fc.property(messages<typeof type>(type), (message) => {
       for (const form of ['protobuf', 'cbor'] as const) {

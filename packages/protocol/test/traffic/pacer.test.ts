@@ -37,7 +37,7 @@ function joined(cells: readonly Uint8Array[]): CellEvent[] {
   return events
 }
 
-test('whatever messages go in come out unchanged, in cells of one size, with pings between them', (t) => {
+test('all messages come out unchanged, in cells of one size, with pings between them', (t) => {
   const envelope = fc.oneof(
     fc.uint8Array({ minLength: 1, maxLength: 300 }),
     fc.uint8Array({ minLength: 1, maxLength: 9000 }),

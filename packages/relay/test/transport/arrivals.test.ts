@@ -40,7 +40,7 @@ void test('of many streams that send too much in one turn, no more than the boun
   assert.ok(bytes.byteLength <= 129 * MIB, `${bytes.byteLength / MIB} MiB`)
 })
 
-void test('what closed streams have sent is not held against the others', async (t) => {
+void test('bytes of closed streams are not held against the others', async (t) => {
   const { port1: relay, port2: endpoint } = new MessageChannel()
   t.after(() => relay.close())
   const overflowed: number[] = []

@@ -82,7 +82,7 @@ void test('one write reaches streams on all endpoints', async (t) => {
   assert.ok(dialled.every(({ received }) => received().subarray(0, cells.length).equals(cells)))
 })
 
-void test('what the handler does while a stream opens is not lost', async (t) => {
+void test('calls of the handler while a stream opens are not lost', async (t) => {
   const relay = await startQuicBench(t, {
     onOpen: (transport, stream) => {
       transport.write([stream], Buffer.from('challenge'))

@@ -97,7 +97,7 @@ test('a real OIDC issuer vouches for an agent, and its access tokens do not', as
   checker.stop()
 })
 
-test('whatever a server answers but the file, its keys are out of reach', { timeout: 30_000 }, async () => {
+test('the keys of a server are out of reach unless it answers with the file', { timeout: 30_000 }, async () => {
   const root = pinned('acme.example')
   web.pages.set(PLACE, (_, response) => response.writeHead(302, { location: `https://acme.example/other` }).end())
   assert.equal(await outcome(root), 'the server answered with HTTP status 302')

@@ -90,7 +90,7 @@ test('an unknown sender may have sent everything since the epoch began', async (
   })
 })
 
-test('whatever counters the relay reports, no message costs more than 32,768 steps', async () => {
+test('no message costs more than 32,768 steps, whatever counters the relay reports', async () => {
   const stage = await Stage.start(['ann', 'mal'], { apart: ['mal'] })
   const mal = new Apart(stage, 'mal')
   mal.say(mal.frame('hello'))

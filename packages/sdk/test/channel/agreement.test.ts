@@ -79,7 +79,7 @@ const pins = fc.array(fc.record({ name: fc.constantFrom(...NAMES, 'new 0', 'new 
   maxLength: 6,
 })
 
-test('whatever their clocks and pins say, members accept and skip the same commits', async (t) => {
+test('members accept and skip the same commits, whatever their clocks and pins say', async (t) => {
   t.diagnostic(`seed ${SEED}`)
   const steps = fc.array(step, { minLength: 4, maxLength: 10 })
   await fc.assert(

@@ -160,7 +160,7 @@ test('a member that has been silent longer than its KeyPackage lasts blocks no j
   }
 })
 
-test('whatever the bytes, a commit is judged and never throws', async () => {
+test('a commit is judged and never throws, whatever its bytes', async () => {
   const { owner, ann } = await scene()
   const { commit, declaration } = await ann.commit()
   await fc.assert(

@@ -177,7 +177,7 @@ test('all that one commit adds share the GroupInfo, and each is sealed for its o
   }
 })
 
-test('what an encapsulation key looks like on the wire', () => {
+test('an encapsulation key has a version before it on the wire', () => {
   const key = new Uint8Array(randomBytes(1184))
   assert.equal(hex(encodeSealKey(key)), `01${hex(key)}`)
 })

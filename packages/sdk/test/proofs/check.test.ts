@@ -281,7 +281,7 @@ test('bytes that no agent makes are no proof', async () => {
   assert.match(await line(await alice.proof('statement', () => 'abc.def')), /^invalid: it contains no JWT/)
 })
 
-test('what an issuer withdraws is void, what is out of reach lapses', async () => {
+test('a proof that its issuer withdraws is void, one whose keys are out of reach lapses', async () => {
   const verdict = await verdictOn(await statementProof(), alice.context())
   assert.ok(verdict.state === 'checked')
   const other = new Issuer('c2', 'EdDSA')

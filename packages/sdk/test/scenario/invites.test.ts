@@ -99,7 +99,7 @@ for (const way of waysFor('grpc')) {
     assert.equal(owner.client.channel(NAME).members().length, 3)
   })
 
-  test(`who may invite, and with what, ${way}`, async (t) => {
+  test(`only the owner makes invites, with valid names and limits, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const owner = await world.manager('owner')
     const member = await world.manager('member')
