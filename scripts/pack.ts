@@ -109,7 +109,7 @@ function stage(folder: string): string[] {
     if (source !== undefined) cpSync(source, join(place, name))
   }
   const bundled = BUNDLED[folder] ?? []
-  for (const name of bundled) bundlePackage(root, name, join(place, 'node_modules', name))
+  for (const name of bundled) bundlePackage(root, name, place)
   const files = [...(own.files ?? []), ...(isCompiled ? ['dist'] : [])]
   writeFileSync(
     join(place, 'package.json'),

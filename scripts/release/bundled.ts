@@ -6,6 +6,7 @@ import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { runtimePaths } from '../../lab/supply/lock-file.ts'
 
 /** The packages in each of ours. */
 export const BUNDLED: Readonly<Record<string, readonly string[]>> = {
@@ -37,9 +38,17 @@ export function noticesIn(source: string): string {
   return `${[...new Set(notices)].join('\n\n')}\n`
 }
 
-/** Puts a package, in the locked version and from the locked bytes, into a folder, as far as Node needs it. */
+/**
+ * Puts a package into `node_modules` of a folder, as far as Node needs it, in the locked version and from the locked
+ * bytes; with the packages that it needs, because npm takes a bundle for complete.
+ */
 export function bundlePackage(root: string, name: string, folder: string): void {
-  const { version, integrity } = lockedEntry(root, name)
+  for (const path of runtimePaths(root, [`node_modules/${name}`])) bundleOne(root, path, join(folder, path))
+}
+
+function bundleOne(root: string, path: string, folder: string): void {
+  const name = path.replace('node_modules/', '')
+  const { version, integrity } = lockedEntry(root, path)
   mkdirSync(folder, { recursive: true })
   const words = ['pack', `${name}@${version}`, '--pack-destination', folder, '--cache', join(root, '.cache/npm')]
   const flags = ['--prefer-offline', '--ignore-scripts', '--json', '--loglevel=error']
@@ -51,16 +60,17 @@ export function bundlePackage(root: string, name: string, folder: string): void 
   rmSync(archive)
   const library = join(folder, LIBRARY)
   if (existsSync(library)) writeFileSync(join(folder, NOTICES), noticesIn(readFileSync(library, 'utf8')))
-  for (const path of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
-    if (isLeftOut(path)) rmSync(join(folder, path), { recursive: true, force: true })
+  if (!Object.values(BUNDLED).flat().includes(name)) return
+  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
+    if (isLeftOut(file)) rmSync(join(folder, file), { recursive: true, force: true })
 }
 
-function lockedEntry(root: string, name: string): { readonly version: string; readonly integrity: string } {
+function lockedEntry(root: string, path: string): { readonly version: string; readonly integrity: string } {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
     readonly packages: Readonly<Record<string, { readonly version: string; readonly integrity: string }>>
   }
-  const entry = packages[`node_modules/${name}`]
-  if (entry === undefined) throw new Error(`package-lock.json has no ${name} at its top.`)
+  const entry = packages[path]
+  if (entry === undefined) throw new Error(`package-lock.json has no ${path}.`)
   return entry
 }
 

@@ -115,6 +115,9 @@ test('the native libraries of the SDK come from its tarballs, for all systems, w
       [],
     )
     assert.ok(files.includes('LICENSE'))
+    // What it needs is there as well: without it, @static/node would do without libsodium in silence.
+    const load = `require('node:module').createRequire(${JSON.stringify(join(home, 'package.json'))})(${JSON.stringify(name)})`
+    assert.equal(spawnSync(process.execPath, ['-e', load], { encoding: 'utf8' }).stderr, '')
     // Not a second time from npm's registry.
     assert.ok(!existsSync(join(project.path, 'node_modules', name)))
   }
