@@ -19,7 +19,8 @@ export const LEFT_OUT = 'sources, build files, and machine code for Android, iOS
 const UNUSED = /^(?:deps|src)(?:\/|$)|^binding\.gyp$|\.bare$|^prebuilds\/(?:android|ios)-/
 /** The sources of a library that is part of the machine code. Their notices belong to it. */
 const LIBRARY = 'deps/sqlite3/sqlite3.c'
-const NOTICES = 'NOTICES.txt'
+/** Where its package.json lets npm pack it. */
+const NOTICES = 'prebuilds/NOTICES.txt'
 const COMMENT = /\/\*[^]*?\*\//g
 const NOTICE = /copyright|licen[cs]e/i
 /** In what belongs to nobody: most files of SQLite. */

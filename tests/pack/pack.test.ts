@@ -122,7 +122,10 @@ test('the native libraries of the SDK come from its tarballs, for all systems, w
     assert.ok(!existsSync(join(project.path, 'node_modules', name)))
   }
   const database = join(project.path, 'node_modules/@static/sdk/node_modules/better-sqlite3-multiple-ciphers')
-  assert.match(readFileSync(join(database, 'NOTICES.txt'), 'utf8'), /Copyright: {3}\(c\) 2006-2025 Ulrich Telle/)
+  assert.match(
+    readFileSync(join(database, 'prebuilds/NOTICES.txt'), 'utf8'),
+    /Copyright: {3}\(c\) 2006-2025 Ulrich Telle/,
+  )
 })
 
 test('all users can read what a package installs, whatever the umask was', () => {

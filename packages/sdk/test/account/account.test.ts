@@ -62,6 +62,7 @@ void test('an account comes from options, then the environment, then the file, t
     givenCa: undefined,
     relay: undefined,
     relayName: undefined,
+    relayGrpcPort: undefined,
     places: userPlaces({ HOME }),
   })
   writeCredentials(userPlaces({ HOME }).credentials, { api_key: 'file', api_url: 'https://file', relay: 'quic://file' })
