@@ -28,7 +28,8 @@ class JoinOffer:
     #: Fingerprints, from inside the Welcome: compare them before you accept.
     owner: str
     added_by: str
-    accept: Callable[[], Channel]
+    #: Joins the channel; with ``show``, shows the members who runs this agent.
+    accept: Callable[..., Channel]
     #: Leaves the channel without joining it.
     decline: Callable[[], None]
 
@@ -245,8 +246,8 @@ class StaticClient(Configured, Closing):
             return known
 
     def _offer(self, told: Mapping[str, Any]) -> JoinOffer:
-        def accept() -> Channel:
-            return self._channel(self._connection.call("accept", on=told["offer"])[0])
+        def accept(*, show: Show = None) -> Channel:
+            return self._channel(self._connection.call("accept", on=told["offer"], **proving(show))[0])
 
         def decline() -> None:
             self._connection.call("decline", on=told["offer"])

@@ -29,7 +29,8 @@ class JoinOffer:
     #: Fingerprints, from inside the Welcome: compare them before you accept.
     owner: str
     added_by: str
-    accept: Callable[[], Awaitable[Channel]]
+    #: Joins the channel; with ``show``, shows the members who runs this agent.
+    accept: Callable[..., Awaitable[Channel]]
     #: Leaves the channel without joining it.
     decline: Callable[[], Awaitable[None]]
 
@@ -288,8 +289,8 @@ class StaticClient(Connecting):
         return known
 
     def _offer(self, told: Mapping[str, Any]) -> JoinOffer:
-        async def accept() -> Channel:
-            return self._channel((await self._connection.call("accept", on=told["offer"]))[0])
+        async def accept(*, show: Show = None) -> Channel:
+            return self._channel((await self._connection.call("accept", on=told["offer"], **proving(show)))[0])
 
         async def decline() -> None:
             await self._connection.call("decline", on=told["offer"])

@@ -154,7 +154,9 @@ export class Driver {
         this.#leave(call.on)
         return {}
       case 'accept':
-        return { result: this.#describe(await this.#offers.answer(call.on, (offer) => offer.accept())) }
+        return {
+          result: this.#describe(await this.#offers.answer(call.on, (offer) => offer.accept(given(call, 'show')))),
+        }
       case 'decline':
         await this.#offers.answer(call.on, (offer) => offer.decline())
         return {}

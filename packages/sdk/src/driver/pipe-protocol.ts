@@ -45,7 +45,8 @@ type ClientCall =
   | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
   /** Answered when the channel ends. */
   | { readonly do: 'serve'; readonly on: ChannelRef; readonly concurrency: number; readonly perAsker: number }
-  | { readonly do: 'next' | 'return' | 'accept' | 'decline'; readonly on: number }
+  | { readonly do: 'next' | 'return' | 'decline'; readonly on: number }
+  | (Shown & { readonly do: 'accept'; readonly on: number })
 
 /** Calls of a channel. */
 export type ChannelCall =

@@ -49,8 +49,8 @@ export interface JoinOffer {
   readonly owner: string
   /** Fingerprint of the agent that added this one. */
   readonly addedBy: string
-  /** Joins the channel. */
-  accept(): Promise<Channel>
+  /** Joins the channel; with `show`, shows the members who runs this agent. */
+  accept(options?: ShowOptions): Promise<Channel>
   /** Leaves the channel without joining it. */
   decline(): Promise<void>
 }
@@ -405,11 +405,13 @@ export class StaticClient implements AsyncDisposable {
       channelId: channel.id,
       owner: fingerprintOf(owner),
       addedBy: fingerprintOf(addedBy),
-      accept: () =>
+      accept: (options = {}) =>
         this.edge.wait(async () => {
+          checkOptions('accept', options)
           if (!welcome)
             throw StaticError.of('invalid_welcome', `The offer to join channel ${name} is no longer available.`)
-          return this.channelOf(await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) }))
+          const joined = await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) })
+          return this.channelOf(await this.#showing(joined, options.show))
         }),
       decline: () => this.edge.wait(() => leaveChannel(agent, channel)),
     }

@@ -167,6 +167,12 @@ for (const way of waysFor('grpc')) {
     const proven = await scene.employee('proven')
     await add(proven, DOMAIN)
     await shows(channel, proven, /^acme.example proven$/)
+    const offered = await scene.employee('offered')
+    const offers = offered.joins()
+    await channel.addMember(offered.agentId)
+    const { value: offer } = await offers.next()
+    await offer?.accept({ show: DOMAIN })
+    await shows(channel, offered, /^acme.example offered$/)
     await add(silent)
     // Whether this one is of the company is not known, because its keys are out of reach.
     const other = new Company(scene.world, 'out-of-reach.example')

@@ -32,6 +32,7 @@ interface CallOptions {
   readonly joinChannel: JoinOptions
   readonly joinWithToken: ShowOptions
   readonly joinWithLink: ShowOptions
+  readonly accept: ShowOptions
   readonly invite: InviteOptions
   readonly inviteLink: LinkOptions
 }
@@ -79,6 +80,7 @@ const CALLS: {
   joinChannel: { owner: 'text', ...SHOW },
   joinWithToken: SHOW,
   joinWithLink: SHOW,
+  accept: SHOW,
   invite: INVITE,
   inviteLink: { ...INVITE, endpoint: 'text' },
 }
