@@ -3,6 +3,7 @@ import type { ClientState } from 'ts-mls'
 import type { ListedInvite } from '../../src/admitting/invite-list.ts'
 import type { InviteKeys } from '../../src/admitting/keys.ts'
 import type { AgentId } from '../../src/ports/index.ts'
+import type { Office } from '../support/office.ts'
 import type { Player, Stage } from '../support/stage.ts'
 import type { Attacker } from './attacker.ts'
 
@@ -43,6 +44,8 @@ export interface Scene {
   readonly victim: Player
   /** One that members may use. The attacker has its token. */
   readonly invite: OpenInvite
+  /** Who vouches for honest members, if they prove who they are. The attacker is not one of its own. */
+  readonly office?: Office | undefined
 }
 
 /** Its name, and what it does; undefined if it is not possible now. */

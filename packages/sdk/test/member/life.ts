@@ -5,8 +5,10 @@
 import assert from 'node:assert/strict'
 import { toHex } from '@static/protocol'
 import { randomBelow } from '@static/testkit/random'
+import { Requiring } from '../../src/admitting/requiring.ts'
 import { removeMember } from '../../src/agent/owning.ts'
 import { readsOn } from '../mls/attacker.ts'
+import { Office, OFFICE } from '../support/office.ts'
 import { type Player, Stage } from '../support/stage.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
 import type { Attack, Effect, OpenInvite, Scene } from './attack.ts'
@@ -30,6 +32,7 @@ export class Life {
   readonly stage: Stage
   readonly attacker: Attacker
   readonly invite: OpenInvite
+  readonly #office: Office
   readonly #received = new Map<string, Received>()
   #words = 0
   /** Whether the attacker may show a different log without telling a new lie. */
@@ -38,9 +41,10 @@ export class Life {
   /** Who has stopped because it could not follow the owner. */
   readonly #stopped = new Set<string>()
 
-  private constructor(stage: Stage, attacker: Attacker) {
+  private constructor(stage: Stage, attacker: Attacker, office: Office) {
     this.stage = stage
     this.attacker = attacker
+    this.#office = office
     const keys = inviteKeys(attacker.noise(32))
     const terms = { expiresAt: stage.now + YEAR_MS, maxUses: USES }
     this.invite = { keys, listed: { id: toHex(keys.inviteId), members: keys.members, ...terms } }
@@ -50,8 +54,13 @@ export class Life {
   static async start(seed: number, others: number): Promise<Life> {
     const below = randomBelow(seed)
     const names = ['owner', ...['bob', 'ida', 'dan'].slice(0, others), 'mal']
-    const stage = await Stage.start(names, { seed, apart: ['mal'], receipts: below(2) === 0 ? 'off' : 'settled' })
-    const life = new Life(stage, new Attacker(stage, 'mal', below))
+    const office = new Office()
+    const receipts = below(2) === 0 ? 'off' : 'settled'
+    const proofs = office.desk(() => stage.now)
+    const players = Object.fromEntries(names.map((name) => [name, { receipts, proofs } as const]))
+    const stage: Stage = await Stage.start(names, { seed, apart: ['mal'], receipts, players })
+    const life = new Life(stage, new Attacker(stage, 'mal', below), office)
+    await life.#prove()
     // Otherwise nobody knows that the epoch is the owner's.
     await life.#rekey(life.owner)
     void life.owner.channel.listedInvites.publish([life.invite.listed])
@@ -68,10 +77,24 @@ export class Life {
     return this.stage.players.filter(({ name, channel }) => name !== this.#cutOff && !channel.failure)
   }
 
+  /** All show who they are, and the owner may demand it of them: whatever the attacker shows, none of them goes. */
+  async #prove(): Promise<void> {
+    const demands = this.#chance.below(2) === 0
+    for (const { name, agentId, channel } of this.stage.players) {
+      this.#office.employ(agentId, name)
+      channel.proving.showing.choose({ show: OFFICE })
+      if (demands && name !== this.owner.name) this.owner.channel.proving.demand(agentId, OFFICE)
+    }
+    await this.stage.advance(1)
+    await this.stage.settleWithPrograms()
+  }
+
   /** Something that honest members do. */
   async live(): Promise<void> {
     const { below, pick } = this.#chance
     const player = pick(this.#honest)
+    for (const { channel } of this.#honest) channel.proving.tick()
+    void new Requiring(this.owner).enforce(this.owner.channel)
     switch (below(7)) {
       case 0:
         await this.#rekey(player)
@@ -103,7 +126,7 @@ export class Life {
     // Many attacks are on something that the victim has said.
     if (this.#chance.below(2) === 0) await this.#say(victim)
     await attacker.follow()
-    const scene: Scene = { stage, attacker, owner, victim, invite: this.invite }
+    const scene: Scene = { stage, attacker, owner, victim, invite: this.invite, office: this.#office }
     const epoch = this.owner.epoch
     const { slot, index } = stage.position
     const effect = await attack(scene)
@@ -233,6 +256,7 @@ export class Life {
       assert.equal(player.view, owner.view, `${name}: ${player.name} and the owner differ`)
       assert.equal(player.channel.owner, owner.agentId, `${name}: ${player.name} takes another agent for the owner`)
       assert.equal(admissionsOf(player), admissionsOf(owner), `${name}: ${player.name} and the owner count differently`)
+      this.#checkProofs(name, player)
       assert.deepEqual(player.channel.listedInvites.invites, [this.invite.listed], `${name}: ${player.name}`)
     }
     if (hole && fork === undefined) this.#hasLied = true
@@ -252,6 +276,18 @@ export class Life {
     const next = followed ?? (gained > 0 ? together : undefined)
     if (!divided) assert.equal(gained, (next ? 1 : 0) + (named ? 1 : 0), `${name}: epochs`)
     if (next) attacker.enter(next)
+  }
+
+  /** Whatever the attacker shows, it and its accomplices are nobody, and everybody else is who it is. */
+  #checkProofs(name: string, { agentId, name: believer, channel }: Player): void {
+    for (const agent of channel.group?.members.keys() ?? []) {
+      const verdict = channel.proving.of(agent)
+      const wrong = verdict && this.#office.wrongAbout(agent, verdict)
+      assert.equal(wrong, undefined, `${name}: ${believer}`)
+      const isKnown = verdict?.state === 'checked'
+      const isOwn = this.#office.nameOf(agent) !== undefined
+      if (agent !== agentId) assert.equal(isKnown, isOwn, `${name}: ${believer} of ${agent}`)
+    }
   }
 
   /** All report the same fork, and only one that there is. Most applications go on at once. */

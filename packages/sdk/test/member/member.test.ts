@@ -12,6 +12,7 @@ import { HANDS } from './hands.ts'
 import { LEAVES } from './leaves.ts'
 import { Life } from './life.ts'
 import { MESSAGES, RECEIPTS } from './messages.ts'
+import { PROOFS } from './proofs.ts'
 import { WELCOMES } from './welcomes.ts'
 
 const ATTACKS: readonly Attack[] = [
@@ -19,6 +20,7 @@ const ATTACKS: readonly Attack[] = [
   ...HANDS,
   ...MESSAGES,
   ...RECEIPTS,
+  ...PROOFS,
   ...LEAVES,
   ...WELCOMES,
   ...ADMISSIONS,

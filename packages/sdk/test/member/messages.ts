@@ -36,6 +36,8 @@ const KINDS: readonly FrameKind[] = [
   'invites',
   'claim',
   'refused',
+  'proof',
+  'prove',
 ]
 /** Requests of one asker that a channel holds, and some more. */
 const FLOOD = 280

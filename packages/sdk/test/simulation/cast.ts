@@ -9,6 +9,7 @@ import type { AgentId } from '../../src/ports/index.ts'
 import type { Page } from './page.ts'
 import { LIE } from './liar.ts'
 import { Person } from './person.ts'
+import { Office, OFFICE } from '../support/office.ts'
 
 export const NAME = 'acme/simulation/channel'
 
@@ -32,8 +33,10 @@ export type Step = readonly [number, () => void]
 export interface Judge {
   /** Everybody has an account of their own, and the channel changes hands. */
   readonly changesHands?: boolean
+  /** The owner demands proofs of who its members are, which the last person does not have. */
+  readonly proves?: boolean
   /** Somebody could not join. */
-  refused?(page: Page, code: string): string | undefined
+  refused?(page: Page, code: string, person: Person): string | undefined
   /** The relay has acknowledged a message. */
   sent?(index: number, messageId: string): string | undefined
 }
@@ -55,23 +58,29 @@ export class Cast {
   readonly said: Map<string, AgentId> = new Map()
   /** Somebody was killed, stopped or cut off since the last quiet moment. */
   isDisturbed = false
-  /** The owner has begun to remove somebody, ever. */
+  /** The owner, or its agent, has begun to remove somebody, ever. */
   hasRemoved = false
   /** How often the channel has changed hands. */
   reign = 0
+  /** Who vouches for all but the last person, if the owner demands proofs. */
+  readonly office: Office | undefined
   readonly #judge: Judge
 
   constructor(world: World, judge: Judge) {
     this.world = world
     this.#judge = judge
+    const office = judge.proves === true ? new Office() : undefined
+    this.office = office
+    this.hasRemoved = office !== undefined
     this.network = new Network(world)
     this.relay = new SimulatedRelay(world, this.network, SETTINGS)
     const { changesHands = false } = judge
     const names = ['owner', ...Array.from({ length: OTHERS }, (_, at) => `p${at + 1}`)]
     this.people = names.map((name, at) => {
       const account = changesHands ? `account of ${name}` : ACCOUNT.id
-      return new Person(world, this.network, name, at < OTHERS ? account : undefined)
+      return new Person(world, this.network, name, { account: at < OTHERS ? account : undefined, office })
     })
+    for (const { agentId, name } of this.people.slice(0, -1)) office?.employ(agentId, name)
     if (changesHands) this.relay.disk.onEntry((_disk, _channel, entry) => this.#follow(entry))
   }
 
@@ -96,7 +105,7 @@ export class Cast {
       patienceMs,
       () => 'The channel is not founded.',
     )
-    this.do('owner', this.owner, (manager) => manager.create(NAME))
+    this.do('owner', this.owner, (manager) => manager.create(NAME, this.office && { require: OFFICE }))
     this.owner.isIn = true
   }
 
@@ -109,7 +118,7 @@ export class Cast {
       admit: 'owner',
     },
   ): Promise<void> {
-    this.#invite(terms.maxUses, 3600, terms.admit)
+    this.#invite(terms.maxUses, 3600, this.office ? 'owner' : terms.admit)
     await drain()
     const page = this.pages.at(-1)
     if (page) for (const person of people) this.#joinBy(person, page)
@@ -160,7 +169,8 @@ export class Cast {
 
   #inviteSome(): void {
     const ttl = this.world.pick(LIFETIMES) ?? 10
-    this.#invite(1 + this.world.below(3), ttl, this.world.random() < 0.3 ? 'members' : 'owner')
+    const admit = this.world.random() < 0.3 && !this.office ? 'members' : 'owner'
+    this.#invite(1 + this.world.below(3), ttl, admit)
   }
 
   #invite(maxUses: number, ttl: number, admit: 'members' | 'owner'): void {
@@ -190,8 +200,10 @@ export class Cast {
     person.isIn = undefined
     this.do(`${person.name} joins by ${number}`, person, async (manager, lived) => {
       try {
-        await lived(manager.joinWithToken(NAME, page.token, JOIN_SECONDS))
+        await lived(manager.joinWithToken(NAME, page.token, JOIN_SECONDS, this.#shown))
         this.count('joined')
+        if (wasOut && person === this.stranger && person.busy === 1 && !person.isUnsure)
+          this.wrong.push(`${person.name} joins, and proves nothing`)
         if (wasOut && person.busy === 1 && !person.isUnsure) person.isIn = true
       } catch (error) {
         const { code, message } = StaticError.from(error)
@@ -199,7 +211,7 @@ export class Cast {
         this.count(code)
         // Its program has left the channel while it was joining.
         if (code === 'closed' && person.leaves > leaves) return
-        const fault = isInternal(error) ? String(error) : this.#judge.refused?.(page, code)
+        const fault = isInternal(error) ? String(error) : this.#judge.refused?.(page, code, person)
         if (fault !== undefined) this.wrong.push(`${person.name} joins by ${number}: ${fault} ${message}`)
       }
     })
@@ -232,7 +244,7 @@ export class Cast {
     if (this.world.random() < 0.8) person.offers = person.offers.filter((other) => other !== offer)
     person.isIn = undefined
     this.do(`${person.name} ${accepts ? 'accepts' : 'declines'}`, person, async () => {
-      if (accepts) await offer.accept()
+      if (accepts) await offer.accept(this.#shown)
       else await offer.decline()
       this.count(accepts ? 'accepted' : 'declined')
     })
@@ -402,14 +414,39 @@ export class Cast {
     const members = this.owner.channel(NAME)?.members() ?? []
     for (const person of this.others) {
       const isIn = members.some(({ agentId }) => agentId === person.agentId)
-      if (person.isIn !== undefined && person.isIn !== isIn)
+      // The owner's agent may have removed it.
+      if (person.isIn !== undefined && person.isIn !== isIn && person !== this.stranger)
         this.wrong.push(`${person.name} should be ${person.isIn ? 'in' : 'out'}`)
       person.isIn = isIn
       person.isUnsure = false
     }
   }
 
+  /** The person for whom nobody vouches. */
+  get stranger(): Person | undefined {
+    return this.office && this.people.find(({ agentId }) => this.office?.nameOf(agentId) === undefined)
+  }
+
+  /** What is wrong with what somebody has found out about others. */
+  misbelieved(): readonly string[] {
+    const { office } = this
+    if (!office) return []
+    return this.people.flatMap(({ name, manager }) => {
+      const channel = manager?.channels().find((one) => one.name === NAME)
+      const members = channel?.members() ?? []
+      return members.flatMap(({ agentId, proof }) => {
+        const wrong = proof && office.wrongAbout(agentId, proof)
+        if (proof?.state === 'checked') this.count('proven')
+        return wrong === undefined ? [] : [`${name}: ${wrong}`]
+      })
+    })
+  }
+
   // ---- Inside ----
+
+  get #shown(): { readonly show: string } | undefined {
+    return this.office && { show: OFFICE }
+  }
 
   /** A call of somebody's application. It fails with its process, and may fail with others'. */
   do(

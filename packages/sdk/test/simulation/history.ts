@@ -5,7 +5,7 @@
 import { toHex } from '@static/protocol'
 import type { World } from '@static/testkit/world'
 import type { SimulatedRelay } from '@static/testkit/world/relay'
-import { Cast, NAME } from './cast.ts'
+import { Cast, type Judge, NAME } from './cast.ts'
 import { disagreement, misread } from './checker.ts'
 import { mayRefuse, type Page } from './page.ts'
 import type { Person } from './person.ts'
@@ -18,6 +18,8 @@ const PATIENCE_MS = 1_500_000
 /** When it is first looked at again whether they agree. */
 const SOON_MS = 200
 export const PAUSES = [0, 0, 10, 100, 1000, 5000] as const
+/** Longer than members have to prove who they are. */
+const UNPROVEN_MS = 700_000
 const JUMPS = [0, 0, 15_000, 75_000, 200_000] as const
 
 /** The history of one seed. */
@@ -26,13 +28,17 @@ export class History {
   readonly #cast: Cast
   readonly #changesHands: boolean
 
-  /** With `changesHands`, everybody has an account of their own, and others take the channel over. */
-  constructor(world: World, { changesHands = false }: { readonly changesHands?: boolean } = {}) {
+  /**
+   * With `changesHands`, everybody has an account of their own, and others take the channel over. With `proves`, the owner
+   * demands proofs, and one of the others shows those of somebody else.
+   */
+  constructor(world: World, { changesHands = false, proves = false }: Pick<Judge, 'changesHands' | 'proves'> = {}) {
     this.#world = world
     this.#changesHands = changesHands
     this.#cast = new Cast(world, {
       changesHands,
-      refused: (page, code) => (this.#mayRefuse(page, code) ? undefined : code),
+      proves,
+      refused: (page, code, person) => (this.#mayRefuse(page, code, person) ? undefined : code),
       sent: (index, messageId) => {
         const entry = this.#log.find((one) => one.index === index)
         const isThere = entry?.kind === 'message' && isOf(messageId, entry.messageId)
@@ -64,6 +70,20 @@ export class History {
       await this.#quiet()
       await this.#world.pass(this.#world.pick(JUMPS) ?? 0)
     }
+    if (this.#cast.office) await this.#prove()
+  }
+
+  /** Once there was time to show proofs, the owner knows who all members are. */
+  async #prove(): Promise<void> {
+    const { owner, stranger } = this.#cast
+    await this.#world.pass(UNPROVEN_MS)
+    await this.#rest()
+    for (const { agentId, proof } of owner.channel(NAME)?.members() ?? []) {
+      if (agentId === owner.agentId) continue
+      if (agentId === stranger?.agentId) this.#cast.wrong.push('The stranger is still a member.')
+      if (proof?.state !== 'checked') this.#cast.wrong.push(`The owner does not know who ${agentId} is.`)
+    }
+    this.#check()
   }
 
   async #admit(person: Person): Promise<void> {
@@ -133,14 +153,15 @@ export class History {
     return [...wrong, ...relay.errors.map(String)].join('\n')
   }
 
-  #mayRefuse(page: Page, code: string): boolean {
+  #mayRefuse(page: Page, code: string, person: Person): boolean {
+    if (person === this.#cast.stranger && ['proof_required', 'invalid_request'].includes(code)) return true
     const { reign, hasRemoved, isDisturbed } = this.#cast
     return mayRefuse(page, code, { now: this.#world.now, reign, hasRemoved, isDisturbed })
   }
 
   #check(): void {
     const { people, relay, wrong } = this.#cast
-    wrong.push(...misread(people, this.#log), ...this.#world.seals.wrong)
+    wrong.push(...misread(people, this.#log), ...this.#world.seals.wrong, ...this.#cast.misbelieved())
     for (const { failures } of people) wrong.push(...failures)
     for (const error of relay.errors) wrong.push(`relay: ${String(error)}`)
     if (wrong.length > 0) throw new Error(wrong.join('\n'))

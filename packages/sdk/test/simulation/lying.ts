@@ -52,11 +52,14 @@ export class LyingHistory {
   /** Both logs were shown, or one that was taken back. */
   #hasForked = false
 
-  /** With no stretches, the relay tells plain lies only. */
-  constructor(world: World, stretches: number = STRETCHES) {
+  /** With no stretches, the relay tells plain lies only. With `proves`, members prove who they are meanwhile. */
+  constructor(
+    world: World,
+    { stretches = STRETCHES, proves = false }: { readonly stretches?: number; readonly proves?: boolean } = {},
+  ) {
     this.#world = world
     this.#stretches = stretches
-    this.#cast = new Cast(world, {})
+    this.#cast = new Cast(world, { proves })
     const { network, people } = this.#cast
     // Otherwise it is mostly receipts that show a fork.
     if (world.random() < 0.5) for (const person of people) person.receipts = 'off'
@@ -277,7 +280,7 @@ export class LyingHistory {
 
   #check(): void {
     const { people, relay, wrong } = this.#cast
-    wrong.push(...this.#world.seals.wrong)
+    wrong.push(...this.#world.seals.wrong, ...this.#cast.misbelieved())
     for (const person of people) {
       wrong.push(...person.failures, ...this.#misread(person))
       const { broken } = person.recordOf(NAME) ?? {}

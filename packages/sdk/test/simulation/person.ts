@@ -15,6 +15,7 @@ import type { AgentId, ChannelRecord, PositionRecord } from '../../src/ports/ind
 import { FORMS } from '../../src/session/io.ts'
 import { agentParts, newIdentity } from '../support/agent-parts.ts'
 import { bugIn } from '../support/found-bugs.ts'
+import type { Office } from '../support/office.ts'
 
 /** A payload that an application has read. */
 export interface Reading {
@@ -65,8 +66,16 @@ export class Person {
   readonly #network: Network
   readonly #channels = new Set<Channel>()
   readonly #way: 'quic' | 'grpc'
+  readonly #office: Office | undefined
 
-  constructor(world: World, network: Network, name: string, account: string | undefined) {
+  /** With an office, it proves who it is, and believes what the office says. */
+  constructor(
+    world: World,
+    network: Network,
+    name: string,
+    { account, office }: { readonly account: string | undefined; readonly office?: Office | undefined },
+  ) {
+    this.#office = office
     this.#world = world
     this.#network = network
     this.name = name
@@ -158,7 +167,8 @@ export class Person {
       wait: true,
     })
     const { receipts } = this
-    const manager = await StaticChannelManager.start({ ...parts, engine: makeEngine(), receipts }, RELAY)
+    const proofs = this.#office && (() => this.#office?.desk(() => this.#world.now) ?? assert.fail())
+    const manager = await StaticChannelManager.start({ ...parts, engine: makeEngine(), receipts, proofs }, RELAY)
     // The end of a turn in which the process has died.
     if (machine.isDead) return
     this.manager = manager

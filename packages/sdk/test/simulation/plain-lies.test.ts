@@ -14,7 +14,7 @@ test(`each plain lie is told in one of the worlds of seeds 1 to ${SEEDS}, and no
   const told = new Set<string>()
   for (let seed = 1; seed <= SEEDS; seed++) {
     await World.live(seed, async (world) => {
-      const history = new LyingHistory(world, 0)
+      const history = new LyingHistory(world, { stretches: 0 })
       await history.run()
       for (const kind of Object.keys(history.counts)) told.add(kind)
     })

@@ -21,9 +21,9 @@ export class Scene {
     this.world = world
     this.network = new Network(world)
     this.relay = new SimulatedRelay(world, this.network)
-    this.owner = new Person(world, this.network, 'owner', 'acme')
+    this.owner = new Person(world, this.network, 'owner', { account: 'acme' })
     const accounts = typeof others === 'number' ? Array.from({ length: others }, () => 'acme') : others
-    this.others = accounts.map((account, at) => new Person(world, this.network, `p${at + 1}`, account))
+    this.others = accounts.map((account, at) => new Person(world, this.network, `p${at + 1}`, { account }))
   }
 
   /** Plays a story with so many others, or with others of these accounts. */

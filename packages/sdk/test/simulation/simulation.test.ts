@@ -64,6 +64,22 @@ const MODES: readonly Mode[] = [
       `T6: SEEDS with a relay that tells ${lies} lies, shows ${forked} forks and goes back ${old} times: 0 crashes, 0 messages doubled, forged or under another name, 0 keys used twice, 0 differences unnoticed`,
   },
   {
+    about: 'histories whose members prove who runs them',
+    begin: (world) => new History(world, { proves: true }),
+    seeds: IS_WHOLE ? 12 : 3,
+    longSeeds: 500,
+    promise: ({ killed = 0, 'relay killed': relay = 0, proven = 0 }) =>
+      `T13: SEEDS in which members prove who they are, with ${killed + relay} kills and one that copies: ${proven} verdicts, 0 wrong; nobody who proved it removed`,
+  },
+  {
+    about: 'histories with proofs and a relay that lies',
+    begin: (world) => new LyingHistory(world, { proves: true }),
+    seeds: IS_WHOLE ? 6 : 2,
+    longSeeds: 500,
+    promise: ({ lies = 0, proven = 0 }) =>
+      `T6: SEEDS in which members prove who they are to a relay that tells ${lies} lies: ${proven} verdicts, 0 wrong`,
+  },
+  {
     about: 'histories with a member that betrays',
     begin: (world) => new Betrayal(world),
     seeds: IS_WHOLE ? 10 : 5,
