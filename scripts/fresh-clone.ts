@@ -50,7 +50,7 @@ try {
 /** Starts the clone and waits until it serves. */
 async function start(): Promise<{ npm: ChildProcess; url: string; relay: string; log: string }> {
   const flags = ['--data-dir', join(home, '.local/share/static/server'), '--json', '--log-level', 'silent']
-  const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0']
+  const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--no-files']
   const npm = spawn('npm', ['start', '--', ...flags, ...ports], { cwd: clone, env, stdio: ['ignore', 'pipe', 'pipe'] })
   running.add(npm)
   let log = ''

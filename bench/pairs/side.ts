@@ -147,6 +147,9 @@ function startServer(): ChildProcess {
     'quic-port': 0,
   }
   const words = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)])
+  // A checkout from before files has no such flag.
+  const known = readFileSync(join(checkout, 'packages/cli/src/server/relay-flags.ts'), 'utf8')
+  if (known.includes('--no-files')) words.push('--no-files')
   return spawn(process.execPath, [...PROBE, main, 'up', '--json', '--settings', settings, ...words], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     env: { ...process.env, STATIC_HOPS_ROLE: 'relay' },

@@ -94,7 +94,7 @@ interface Line {
 const upWords = (dataDir: string, port = challenges): string[] =>
   [
     `up --json --log-level silent --host 127.0.0.1 --data-dir ${dataDir}`,
-    '--api-port 0 --grpc-port 0 --quic-port 0 --quic-endpoints 1',
+    '--api-port 0 --grpc-port 0 --quic-port 0 --quic-endpoints 1 --no-files',
     `--name ${NAME} --acme you@example.com --acme-port ${port} --acme-directory https://127.0.0.1:${acme}/dir`,
   ].flatMap((line) => line.split(' '))
 

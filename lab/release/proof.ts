@@ -60,7 +60,7 @@ class Machine {
 
   /** Starts `static up` and waits until it serves. */
   async serve(command: string): Promise<{ url: string; relay: string }> {
-    const ports = '--api-port 0 --grpc-port 0 --quic-port 0'
+    const ports = '--api-port 0 --grpc-port 0 --quic-port 0 --no-files'
     const words = ['-c', `exec ${command} up --json --log-level silent ${ports}`]
     const server = spawn('bash', words, { cwd: this.path, env: this.#env, stdio: ['ignore', 'pipe', 'inherit'] })
     running.add(server)

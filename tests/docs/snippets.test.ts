@@ -97,12 +97,15 @@ const reader = new Reader({
     // The machines, files and ports of the pages about hosting.
     [/postgres:\/\/[^']*/g, postgres.url],
     ['--host ::', '--host localhost'],
-    ['static up ', `static up --api-port ${upApi} --grpc-port ${upGrpc} --quic-port ${upQuic} `],
+    ['static up ', `static up --api-port ${upApi} --grpc-port ${upGrpc} --quic-port ${upQuic} --no-files `],
     ['api.example.com:8443', `localhost:${apart}`],
     ['api.example.com:8444', `localhost:${internal}`],
     ['--internal-port 8444', `--internal-port ${internal} --api-port ${apart}`],
     [/(--data-dir \S+static-api-2)$/gm, '$1 --api-port 0'],
-    ['static relay ', `static relay --api-ca ${workspace.caFile} --grpc-port ${relayGrpc} --quic-port ${relayQuic} `],
+    [
+      'static relay ',
+      `static relay --api-ca ${workspace.caFile} --grpc-port ${relayGrpc} --quic-port ${relayQuic} --no-files `,
+    ],
     ['static proxy ', 'static proxy --grpc-port 0 '],
     [/\b\w+\.example\.com\b(?!\/)/g, 'localhost'],
     ['/etc/static/chain.pem', workspace.nameCertFile],
@@ -122,7 +125,7 @@ function serverFlags(): string {
   const settings = workspace.file('settings.json', JSON.stringify({ ...QUICK, ...forApi }))
   const rates = { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } }
   const relay = workspace.file('relay-settings.json', JSON.stringify({ ...rates, ...forRelay }))
-  const given = `--api-port ${api} --grpc-port ${grpc} --quic-port ${quic}`
+  const given = `--api-port ${api} --grpc-port ${grpc} --quic-port ${quic} --no-files`
   const [floor = ''] = /--traffic-floor \w+/.exec(read('docs/04-traffic.md')) ?? []
   return `${given} --settings ${settings} --relay-settings ${relay} ${floor} --log-level silent`
 }

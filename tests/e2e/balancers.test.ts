@@ -10,7 +10,7 @@ const workspace = await makeWorkspace()
 after(() => workspace[Symbol.dispose]())
 
 const words = (name: string, from: string): readonly string[] => {
-  const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0']
+  const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--no-files']
   return ['up', '--json', '--data-dir', workspace.directory(name), ...ports, '--proxy-protocol-from', from]
 }
 

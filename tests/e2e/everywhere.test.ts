@@ -29,7 +29,7 @@ test(
   { skip },
   async () => {
     const dataDir = workspace.directory('data')
-    const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--quic-endpoints', '1']
+    const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--no-files', '--quic-endpoints', '1']
     const words = ['up', '--json', '--host', '0.0.0.0', '--data-dir', dataDir, '--log-level', 'silent', ...ports]
     {
       await using server = await startCommand<Line>(words)

@@ -16,7 +16,7 @@ const root = resolve(import.meta.dirname, '../..')
 for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
   void test(`${signal} to npm ends the server`, signal === 'SIGTERM' ? WHOLE_ONLY : {}, async () => {
     const flags = ['--data-dir', workspace.directory(signal), '--json', '--log-level', 'silent']
-    const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0']
+    const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--no-files']
     const words = ['start', '--silent', '--', ...flags, ...ports]
     const npm = spawn('npm', words, { cwd: root, stdio: ['ignore', 'pipe', 'ignore'] })
     const [line] = (await once(createInterface(npm.stdout), 'line')) as [string]

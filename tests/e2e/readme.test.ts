@@ -20,7 +20,7 @@ const reader = new Reader({
   // The usual ports may be taken on the machine that tests.
   env: { STATIC_API_URL: `https://localhost:${api}`, STATIC_RELAY: `quic://localhost:${quic}` },
   meanings: [
-    ['npm start', `npm start -- --api-port ${api} --grpc-port ${grpc} --quic-port ${quic}`],
+    ['npm start', `npm start -- --api-port ${api} --grpc-port ${grpc} --quic-port ${quic} --no-files`],
     ['localhost:4433', `localhost:${quic}`],
   ],
 })

@@ -110,6 +110,8 @@ describe('static up and static admin', () => {
       '0',
       '--quic-port',
       '0',
+      '--files-port',
+      '0',
       '--json',
       '--log-level',
       'error',
@@ -145,7 +147,7 @@ describe('static up and static admin', () => {
   })
 
   test('a port in use and a broken authority give a clear error, and nothing starts', async () => {
-    const ports = ['--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
+    const ports = ['--grpc-port', '0', '--quic-port', '0', '--no-files', '--log-level', 'error']
     const { port } = new URL(ready.api_url)
     const taken = await run('up', '--data-dir', join(home, 'taken'), '--api-port', port, ...ports)
     const sentence = `static: Cannot listen on localhost port ${port}: it is in use by another program. Stop that program, or choose another port (see \`--help\`).\n`
@@ -165,7 +167,7 @@ describe('static up and static admin', () => {
   test('a second start finds its data and suggests the next commands', async () => {
     const again = join(home, 'again')
     cpSync(data, again, { recursive: true })
-    const words = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--log-level', 'error']
+    const words = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--no-files', '--log-level', 'error']
     const second = spawn(process.execPath, [MAIN, 'up', '--data-dir', again, ...words], {
       env,
       stdio: ['ignore', 'pipe', 'inherit'],

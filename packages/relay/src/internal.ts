@@ -6,6 +6,7 @@ export type {
   AgentId,
   BusWire,
   ChannelId,
+  DueFile,
   Entry,
   Head,
   Invite,
@@ -35,6 +36,7 @@ export { addEntry } from './store/ledger/log/log.ts'
 export type { AccountRows } from './store/ledger/rows/accounts.ts'
 export type { ChannelRows, Glance, NameRows, NewChannel } from './store/ledger/rows/channels.ts'
 export type { DueRows, OldWelcome } from './store/ledger/rows/due.ts'
+export type { FileRecord, FileRoom, FileRows } from './store/ledger/rows/files.ts'
 export type { Answered, IdKey, IdRows } from './store/ledger/rows/ids.ts'
 export type { InviteRows } from './store/ledger/rows/invites.ts'
 export { ENTRY_OVERHEAD, type LogRows, type Weight } from './store/ledger/rows/log.ts'

@@ -10,6 +10,8 @@ import { type ApiLog, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
 import { type AccountRoom, accountRoom } from './api/account-room.ts'
 import { overviewReporter } from './api/overview-reporter.ts'
+import { FilesPort } from './files/port.ts'
+import { FileSweeper } from './files/sweeper.ts'
 import { openNode, type RelayLog, type RelayNode, type Transports } from './node.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
 import { type ApiState, type Certificate, type Health, MAX_STORE_CLOCK_OFFSET_MS } from './ports.ts'
@@ -23,6 +25,8 @@ const SAME_PROCESS: ApiState = { problem: undefined, clockOffsetMs: 0 }
 export interface RunningRelay {
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
+  /** Undefined if it has no place for files. */
+  readonly filesPort: number | undefined
   /** Whether it can serve, as reported by `GET /health`. */
   isReady(): boolean
   /**
@@ -74,6 +78,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   })
   const deletions = channelDeletions({ source: api, store, relayId, onError })
   let stopping = false
+  let sweeper: FileSweeper | undefined
   const health = (): Health => {
     const clockOffsetMs = store.clockOffsetMs?.()
     return {
@@ -90,19 +95,22 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     monitor?.stop()
     reporter.stop()
     deletions.stop()
+    await sweeper?.stop()
     await node.close()
     remote?.close()
   }
   try {
-    const { grpc, quic } = await listen(options, { node, settings, health, log, repeats, onError })
+    const { grpc, quic, files } = await listen(options, { node, settings, health, log, repeats, onError })
+    sweeper = files && new FileSweeper({ store, parts: files, now, failed: onError })
     monitor?.start()
     reporter.start()
     deletions.start()
     // Operators can compare the id with the one in an agent's `relay_changed` error.
-    log.info({ name, relay_id: relayId, grpc: grpc.port, quic: quic.ports }, 'relay ready')
+    log.info({ name, relay_id: relayId, grpc: grpc.port, quic: quic.ports, files: files?.port }, 'relay ready')
     return {
       grpcPort: grpc.port,
       quicPorts: quic.ports,
+      filesPort: files?.port,
       isReady: () => health().ready,
       renew: renewal(options, node),
       backup: async (path) => {
@@ -131,12 +139,13 @@ interface Listening {
   readonly onError: (error: unknown) => void
 }
 
-/** Opens both ports. */
+/** Opens the ports. */
 async function listen(options: RelayOptions, parts: Listening): Promise<Transports> {
   const { transports } = parts.node
   transports.grpc = await startGrpc(options, parts)
   transports.quic = await startQuic(options, parts)
-  return { grpc: transports.grpc, quic: transports.quic }
+  transports.files = await startFiles(options, parts)
+  return { grpc: transports.grpc, quic: transports.quic, files: transports.files }
 }
 
 async function startGrpc(
@@ -189,6 +198,24 @@ async function startQuic(
   return quic
 }
 
+async function startFiles(
+  { host, files, certificate, namedCertificate = certificate, proxyProtocolFrom = [] }: RelayOptions,
+  { node: { runner }, settings, log, repeats }: Listening,
+): Promise<FilesPort | undefined> {
+  if (!files) return undefined
+  return await FilesPort.open({
+    host,
+    port: files.port,
+    store: files.store,
+    certificate,
+    namedCertificate,
+    proxyProtocolFrom,
+    bytesPerSecond: settings.files.bytesPerSecond,
+    gate: runner.parts,
+    failed: (reason) => repeats.note(`files ${reason}`, (failures) => log.error({ reason, failures }, 'files failed')),
+  })
+}
+
 /** The API's log has the same request ids. */
 function apiLog(log: RelayLog, repeats: RepeatLog): ApiLog {
   return {
@@ -213,6 +240,7 @@ function renewal(
   let current = namedCertificate.cert
   return async (fresh, freshNamed = fresh) => {
     node.transports.grpc?.renew(fresh, freshNamed)
+    node.transports.files?.renew(fresh, freshNamed)
     if (freshNamed.cert !== current) {
       current = freshNamed.cert
       await node.transports.quic?.renew(freshNamed)

@@ -14,9 +14,20 @@ import type { Excess } from './core/sessions/limits.ts'
 import { Relay } from './core/relay.ts'
 import { makeCrypto } from './crypto.ts'
 import { ExcessLog } from './excess-log.ts'
+import type { FilesPort } from './files/port.ts'
 import { makeMetrics, type Metrics } from './metrics.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
-import type { Bus, BusListener, Certificate, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import type {
+  Bus,
+  BusListener,
+  Certificate,
+  FilesPlace,
+  QuotaSource,
+  Retention,
+  Store,
+  StoreListener,
+  Time,
+} from './ports.ts'
 import { CoreRunner } from './runner/core-runner.ts'
 import type { Settings } from './settings.ts'
 import { isPostgresUrl } from '@static/node/postgres-address'
@@ -34,6 +45,8 @@ export type RelayLog = ReturnType<typeof makeLog>
 export interface Transports {
   readonly grpc: GrpcTransport
   readonly quic: QuicTransport
+  /** Undefined if this relay has no place for files. */
+  readonly files?: FilesPort | undefined
 }
 
 /** The parts that a node is built from. */
@@ -85,7 +98,9 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
       log.error({ err }, 'damaged rows in PostgreSQL: restore a backup, or promote the standby'),
   }
   const store = await openStore(options, given, (event) => made.runner?.event(event))
-  const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0 }
+  const files = (): { readonly port: number; readonly url: string } | undefined =>
+    transports.files && { port: transports.files.port, url: options.files?.url ?? '' }
+  const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0, files }
   const { deployment } = store
   const bus = await openBus(parts, store, {
     news: (news, from) => made.runner?.news(news, from),
@@ -97,7 +112,8 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     bus: () => bus.state,
     nodes: () => store.nodes?.() ?? 1,
   }
-  const relay = new Relay({ identity, deployment, settings, crypto: makeCrypto(), cluster })
+  const filesPlace = (): FilesPlace => transports.files?.place ?? 'none'
+  const relay = new Relay({ identity, deployment, settings, crypto: makeCrypto(), cluster, filesPlace })
   let expiry = expiryOf(options.certificate)
   const metrics = makeMetrics({
     certificateExpiry: () => expiry,
@@ -138,7 +154,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     cut: excess.cut.bind(excess),
     async close() {
       await runner.drain()
-      await Promise.all([transports.grpc?.stop(), transports.quic?.stop()])
+      await Promise.all([transports.grpc?.stop(), transports.quic?.stop(), transports.files?.close()])
       runner.stop()
       await bus?.close()
       await store.close()

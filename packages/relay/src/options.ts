@@ -29,6 +29,16 @@ export type OpenStore = (
 /** How to reach NATS. */
 export type NatsAccess = Omit<NatsOptions, 'onState'>
 
+/** Files at this relay. */
+export interface FilesOptions {
+  /** 0 picks a free port. */
+  readonly port: number
+  /** `https://name:port`, which agents use in place of this host and that port. */
+  readonly url?: string | undefined
+  /** A directory; if several nodes share a database, one that they share as well. */
+  readonly store: string
+}
+
 export interface RelayOptions {
   /** The name by which agents know it: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
@@ -49,6 +59,8 @@ export interface RelayOptions {
    * cores, as far as the ports after the first are free.
    */
   readonly quicEndpoints?: number | undefined
+  /** The port of files, and where their bytes are. Without it, agents get `files_unavailable`. */
+  readonly files?: FilesOptions | undefined
   /** Load balancers (addresses, networks) that must announce their clients on the TCP port with the PROXY protocol. */
   readonly proxyProtocolFrom?: readonly string[] | undefined
   readonly certificate: Certificate

@@ -22,6 +22,7 @@ export type {
   WireListener,
 } from './ports/bus.ts'
 export type { StoreEvent } from './ports/events.ts'
+export type { DueFile, FileName, FilesPlace, FileState, PartAnswer, PartAsk, PartGate } from './ports/files.ts'
 export type { Invite, JoinRequest, NumberedJoin } from './ports/invites.ts'
 export type {
   AckedPosition,
@@ -50,6 +51,7 @@ export type {
   Unpaid,
 } from './ports/operations.ts'
 export { type Account, accountKey, type Actor, type Done, type Laggard, type Refusal } from './ports/outcome.ts'
+export type { ListedParts, Parts } from './ports/parts.ts'
 export {
   type Deployment,
   type Durability,

@@ -1,5 +1,5 @@
 /** All tunable settings of a relay with their defaults (SPEC.md lists the same numbers). */
-import { overlaySettings } from '@static/protocol'
+import { MAX_FILE_BYTES, overlaySettings, StaticError } from '@static/protocol'
 import type { Retention } from './ports.ts'
 
 /** The tunable numbers. Times are in milliseconds. */
@@ -66,6 +66,18 @@ export interface Settings {
     readonly joinsPerInvite: number
     readonly keyPackageAgents: number
     readonly resumedChannels: number
+  }
+  readonly files: {
+    /** Bytes of all files of an account, whatever its plan says. */
+    readonly accountBytes: number
+    /** Of one file. */
+    readonly bytes: number
+    readonly perChannel: number
+    /** From the message on, and until then. */
+    readonly keptMs: number
+    readonly unsentMs: number
+    /** Bytes of parts of one node. */
+    readonly bytesPerSecond: number
   }
   readonly guestLimit: number
   readonly leaseUnits: number
@@ -138,11 +150,24 @@ export const DEFAULT_SETTINGS: Settings = {
     keyPackageAgents: 100_000,
     resumedChannels: 2000,
   },
+  files: {
+    accountBytes: 256 * 1024 * MIB,
+    bytes: 1024 * MIB,
+    perChannel: 1000,
+    keptMs: 7 * DAY,
+    unsentMs: DAY,
+    bytesPerSecond: 64 * MIB,
+  },
   guestLimit: 1000,
   leaseUnits: 1000,
 }
 
 /** Applies an operator's values to the defaults. Throws `invalid_request` naming the first invalid one. */
 export function settingsFrom(overrides: unknown): Settings {
-  return overlaySettings(DEFAULT_SETTINGS, overrides)
+  const settings = overlaySettings(DEFAULT_SETTINGS, overrides)
+  const { bytes } = settings.files
+  if (bytes > MAX_FILE_BYTES) {
+    throw StaticError.of('invalid_request', `The setting files.bytes must be at most ${MAX_FILE_BYTES}, not ${bytes}.`)
+  }
+  return settings
 }

@@ -1,6 +1,7 @@
 /** `static relay`: only a relay, for an API that runs elsewhere. */
 import { join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
+import { isPostgresUrl } from '@static/node/postgres-address'
 import { StaticError } from '@static/protocol'
 import type { NatsAccess } from '@static/relay'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
@@ -74,6 +75,11 @@ async function relay(flags: Flags): Promise<void> {
   const running = await startRelay({
     ...options,
     database,
+    // Other nodes could not fetch what is in the directory of one.
+    files:
+      typeof database === 'string' && isPostgresUrl(database) && flags.fileStore === undefined
+        ? undefined
+        : options.files,
     keyFile: join(flags.dataDir, 'relay.key'),
     certificate,
     proxyCa: await textOf(flags.proxyCa),
@@ -90,10 +96,10 @@ async function relay(flags: Flags): Promise<void> {
   const control = await serveRelayControl(flags.dataDir, running)
   runUntilStopped([running, control], () => givenCertificate(flags), [flags.cert, flags.key])
   const { name } = options
-  const { grpcPort, quicPorts } = running
+  const { grpcPort, quicPorts, filesPort } = running
   process.stdout.write(
     flags.json
-      ? `${JSON.stringify({ ready: true, name, grpc_port: grpcPort, quic_ports: quicPorts })}\n`
+      ? `${JSON.stringify({ ready: true, name, grpc_port: grpcPort, quic_ports: quicPorts, files_port: filesPort })}\n`
       : `relay  https://${name}:${grpcPort}  ${quicPorts.map((port) => `quic://${name}:${port}`).join('  ')}\nready\n`,
   )
 }

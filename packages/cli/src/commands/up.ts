@@ -123,6 +123,7 @@ async function up(flags: Flags): Promise<void> {
     console_url: `${api.url}/console`,
     relay_grpc: `https://${host}:${relay.grpcPort}`,
     relay_quic: relay.quicPorts.map((port) => `quic://${host}:${port}`),
+    relay_files: relay.filesPort === undefined ? undefined : `https://${host}:${relay.filesPort}`,
     // Clients that dial an address must know the name in the relay's certificate.
     relay_name: host === name ? undefined : name,
     other_addresses: others.length > 1 ? others.slice(1) : undefined,
@@ -186,6 +187,7 @@ interface Addresses {
   readonly console_url: string
   readonly relay_grpc: string
   readonly relay_quic: readonly string[]
+  readonly relay_files: string | undefined
   readonly relay_name: string | undefined
   readonly other_addresses: readonly string[] | undefined
 }

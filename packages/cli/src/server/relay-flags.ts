@@ -1,5 +1,6 @@
 /** Flags of the commands that run a relay. */
-import { type Command, Option } from 'commander'
+import { resolve } from 'node:path'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { ALL_TRAFFIC, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import { portNumber, smallCount, type StateFlags } from './flags.ts'
 
@@ -8,12 +9,28 @@ export interface RelayFlags extends StateFlags {
   readonly grpcPort: number
   readonly quicPort: number
   readonly quicEndpoints?: number
+  /** Whether the relay takes files. */
+  readonly files: boolean
+  readonly filesPort: number
+  readonly filesUrl?: string
+  readonly fileStore?: string
   readonly relaySettings?: string
   readonly proxyCa?: string
   readonly origin?: readonly string[]
   readonly guests: boolean
   readonly trafficFloor: TrafficProfileName
   readonly trafficCeiling: TrafficProfileName
+}
+
+function filesUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url?.protocol === 'https:' && url.origin === text) return text
+  throw new InvalidArgumentError('Expected an HTTPS address without a path, such as https://files.example.com.')
+}
+
+function directory(text: string): string {
+  if (!/^[a-z0-9]+:\/\//.test(text)) return resolve(text)
+  throw new InvalidArgumentError('Expected a directory. Object stores are not supported yet.')
 }
 
 /** Adds the relay flags to a command. */
@@ -26,6 +43,14 @@ export function addRelayFlags(command: Command): Command {
       'number of QUIC endpoints, on consecutive ports (default: one for every two cores)',
       smallCount,
     )
+    .option('--files-port <port>', 'TCP port of the relay, for the parts of files', portNumber, 5010)
+    .option('--files-url <url>', 'where agents reach that port instead, such as a load balancer', filesUrl)
+    .option(
+      '--file-store <dir>',
+      'directory of files, which nodes share (default: files in the data directory)',
+      directory,
+    )
+    .option('--no-files', 'take no files')
     .option('--relay-settings <file>', 'JSON file with limits and other settings of the relay to change')
     .option('--proxy-ca <file>', 'CA of the client certificates of stand-alone proxies, PEM')
     .option('--origin <origin...>', 'web origins allowed to connect from a browser')

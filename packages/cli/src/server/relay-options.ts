@@ -17,6 +17,7 @@ export async function relayOptionsFrom(
     grpcPort: flags.grpcPort,
     quicPort: flags.quicPort,
     quicEndpoints: flags.quicEndpoints,
+    files: filesOf(flags),
     proxyProtocolFrom: flags.proxyProtocolFrom,
     origins: flags.origin,
     guests: flags.guests,
@@ -25,6 +26,10 @@ export async function relayOptionsFrom(
     logClients: flags.logClients,
     onFatal: endOnFatal,
   }
+}
+
+function filesOf({ files, filesPort, filesUrl, fileStore, dataDir }: RelayFlags): RelayOptions['files'] {
+  return files ? { port: filesPort, url: filesUrl, store: fileStore ?? join(dataDir, 'files') } : undefined
 }
 
 /** The relay's server name for agents: it must be in the certificate, and is never an IP address. */

@@ -51,7 +51,7 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
     if (payload['cnf'] !== undefined && typeof payload['cnf'] !== 'string') throw new errors.JWTInvalid('cnf')
     const { key = NO_KEY } = payload
     if (typeof key !== 'string' || !KEY_ID.test(key)) throw new errors.JWTInvalid('key')
-    for (const name of ['channel_bytes', 'account_bytes'] as const) {
+    for (const name of ['channel_bytes', 'account_bytes', 'file_bytes'] as const) {
       const bytes = payload[name] ?? 1
       if (!Number.isSafeInteger(bytes) || Number(bytes) < 1) throw new errors.JWTInvalid(name)
     }

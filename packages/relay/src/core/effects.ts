@@ -7,6 +7,7 @@ import {
   type ChannelId,
   type News,
   OutcomeUnknown,
+  type PartAnswer,
   type StoreOperation,
   type StoreRequest,
   type StoreResult,
@@ -39,6 +40,10 @@ export class Effects {
 
   end(stream: StreamId): void {
     this.#list.push({ type: 'end', stream })
+  }
+
+  part(id: number, answer: PartAnswer): void {
+    this.#list.push({ type: 'part', id, answer })
   }
 
   report(error: unknown): void {

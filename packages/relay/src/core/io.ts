@@ -6,6 +6,8 @@ import type {
   AgentId,
   News,
   NodeId,
+  PartAnswer,
+  PartAsk,
   Peer,
   StoreRequest,
   StoreEvent,
@@ -44,6 +46,10 @@ export type Input =
   | { readonly type: 'stalled'; readonly stream: StreamId }
   /** An effect with this id is done. */
   | { readonly type: 'done'; readonly id: number; readonly outcome: Outcome<unknown> }
+  /** A request for a part of a file by HTTP, that its bytes are on disk, and its end. */
+  | { readonly type: 'partAsked'; readonly id: number; readonly ask: PartAsk }
+  | { readonly type: 'partStored'; readonly id: number; readonly checksum: number }
+  | { readonly type: 'partOver'; readonly id: number }
   | { readonly type: 'event'; readonly event: StoreEvent }
   /** News from another node. */
   | { readonly type: 'news'; readonly news: News; readonly from: NodeId }
@@ -83,6 +89,8 @@ export type Effect =
     }
   /** An agent has opened a session. */
   | { readonly type: 'began'; readonly stream: StreamId; readonly session: SessionNotice }
+  /** Answers a request for a part of a file. */
+  | { readonly type: 'part'; readonly id: number; readonly answer: PartAnswer }
   /** Ends a stream once everything sent to it has gone out. */
   | { readonly type: 'end'; readonly stream: StreamId }
   /** An error that is logged but not reported to the peer. */

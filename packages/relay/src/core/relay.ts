@@ -5,13 +5,14 @@
  */
 import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage } from '@static/protocol/relay'
-import type { Deployment, StoreEvent, StreamId, Time } from '../ports.ts'
+import type { Deployment, FilesPlace, StoreEvent, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { BlockedAccounts } from './accounts/blocked-accounts.ts'
 import { Channels } from './channels/channels.ts'
 import { type CatchUpCounts, Cluster, type ClusterOptions } from './cluster/cluster.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
+import { Files } from './files/files.ts'
 import type { CoreCrypto, Effect, Input, SessionNotice } from './io.ts'
 import { Joins } from './channels/joins.ts'
 import { type Identity, Opening } from './sessions/opening.ts'
@@ -30,6 +31,8 @@ export interface CoreOptions {
   readonly deployment: Deployment
   readonly settings: Settings
   readonly crypto: CoreCrypto
+  /** Whether this node takes files. Default: not. */
+  readonly filesPlace?: () => FilesPlace
   /** Undefined if no other node shares the store. */
   readonly cluster?: ClusterOptions | undefined
 }
@@ -54,6 +57,7 @@ export class Relay {
   readonly #delivery: Delivery
   readonly #channels: Channels
   readonly #joins: Joins
+  readonly #files: Files
   readonly #quota: Quota
   readonly #blocked: BlockedAccounts
   readonly #presence: Presence
@@ -62,7 +66,8 @@ export class Relay {
   #requestBytes = 0
   #draining = false
 
-  constructor({ identity, deployment, settings, crypto, cluster: clusterOptions }: CoreOptions) {
+  constructor(options: CoreOptions) {
+    const { identity, deployment, settings, crypto, cluster: clusterOptions, filesPlace = () => 'none' } = options
     this.#settings = settings
     const effects = this.#effects
     const { tokenMs, tokenTotalMs } = settings.session
@@ -96,10 +101,11 @@ export class Relay {
     this.#channels = channels
     this.#streams = streams
     this.#joins = new Joins(effects, crypto, settings, delivery)
+    this.#files = new Files({ effects, settings, tokens, quota, blocked, place: filesPlace })
     this.#presence = presence
-    const { grpcPort } = identity
+    const { grpcPort, files } = identity
     const shared = { effects, settings, delivery, presence, blocked }
-    this.#sessions = new Sessions({ ...shared, streams, opening, tokens, channels, grpcPort, cluster })
+    this.#sessions = new Sessions({ ...shared, streams, opening, tokens, channels, grpcPort, files, cluster })
   }
 
   /** Handles an input; returns the effects, in order. `monotonic` never jumps, even when the wall clock is set. */
@@ -159,6 +165,15 @@ export class Relay {
       }
       case 'done':
         this.#effects.done(input.id, input.outcome)
+        return
+      case 'partAsked':
+        this.#files.ask(input.id, input.ask)
+        return
+      case 'partStored':
+        this.#files.stored(input.id, input.checksum)
+        return
+      case 'partOver':
+        this.#files.over(input.id)
         return
       case 'event':
         this.#apply(input.event)
@@ -387,9 +402,11 @@ export class Relay {
       case 'answerJoin':
         return this.#joins.answer(request, body.value)
       case 'beginFile':
+        return this.#files.begin(request, body.value)
       case 'fileStatus':
+        return this.#files.status(request, body.value)
       case 'dropFile':
-        throw StaticError.of('files_unavailable')
+        return this.#files.drop(request, body.value)
       default:
         return this.#channels.handle(request, body)
     }

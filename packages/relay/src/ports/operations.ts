@@ -1,6 +1,7 @@
 /** The operations of a store: their requests, results and refusals. */
 import type { ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
 import type { StoreEvent } from './events.ts'
+import type { FileOperations } from './files.ts'
 import type { InviteOperations } from './invites.ts'
 import type {
   AckedPosition,
@@ -91,13 +92,14 @@ export interface Unpaid {
 }
 
 /** The operations of the store: request and result of each. */
-export interface StoreOperations extends InviteOperations {
+export interface StoreOperations extends InviteOperations, FileOperations {
   /** The storage limits of an account's plan; undefined: the relay's own limits apply. */
   allot: [
     {
       readonly account: Account
       readonly channelBytes: number | undefined
       readonly accountBytes: number | undefined
+      readonly fileBytes?: number | undefined
       /** When the API reported these limits. */
       readonly at: Time
     },
@@ -137,6 +139,8 @@ export interface StoreOperations extends InviteOperations {
       readonly ciphertext: Uint8Array
       /** The account of whose quota a unit is reserved for this message. It pays only if it is the payer. */
       readonly paid: Account | undefined
+      /** The file that the message names, and how long the members have to fetch it. */
+      readonly file?: { readonly id: string; readonly keptMs: number } | undefined
       readonly now: Time
     },
     /** `charged`: the unit is used up; otherwise it is returned. */

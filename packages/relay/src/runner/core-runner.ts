@@ -14,6 +14,7 @@ import type {
   CallHandler,
   News,
   NodeId,
+  PartGate,
   Peer,
   PushSink,
   QuotaSource,
@@ -31,6 +32,7 @@ import type { Settings } from '../settings.ts'
 import type { RunnerContext, Waiting } from './context.ts'
 import { Exchanges } from './exchanges.ts'
 import { Links, type Packets } from './links.ts'
+import { PartDesk } from './part-desk.ts'
 
 export interface CoreRunnerOptions {
   readonly relay: Relay
@@ -73,6 +75,7 @@ export class CoreRunner implements CallHandler, BusListener {
   readonly #options: CoreRunnerOptions
   readonly #links: Links
   readonly #exchanges: Exchanges
+  readonly #parts: PartDesk
   readonly #timers: NodeJS.Timeout[] = []
   #lastStream = 0
   #sweeping = false
@@ -99,6 +102,7 @@ export class CoreRunner implements CallHandler, BusListener {
     }
     this.#links = new Links(context)
     this.#exchanges = new Exchanges(context)
+    this.#parts = new PartDesk((input) => this.#handle(input))
     this.#tickedAt = options.monotonic()
     this.#timers.push(
       setInterval(() => this.#tickInTime(), TICK_MS),
@@ -118,6 +122,11 @@ export class CoreRunner implements CallHandler, BusListener {
   /** At most `limit` agents of an account seen since the start. */
   agentsOf(account: string, limit: number): readonly OverviewAgent[] {
     return this.#relay.agentsOf(account, limit, this.#options.now())
+  }
+
+  /** Decides about the parts of files. */
+  get parts(): PartGate {
+    return this.#parts
   }
 
   /** The handler for the streams of a transport. */
@@ -227,6 +236,9 @@ export class CoreRunner implements CallHandler, BusListener {
       case 'began':
         this.#links.known(effect.stream)
         this.#options.onSession(effect.session)
+        return
+      case 'part':
+        this.#parts.answer(effect.id, effect.answer)
         return
       case 'end':
         if (!this.#links.end(effect.stream)) this.#exchanges.end(effect.stream)

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, after, test } from 'node:test'
 import { parsePostgresUrl } from '@static/node/postgres-address'
-import type { Store } from '../../src/ports.ts'
+import type { Store, StoreRequest } from '../../src/ports.ts'
 import { type RelayCopy, type RelayCopyOptions, copyToPostgres } from '../../src/store/copy/copy.ts'
 import { CopySource } from '../../src/store/copy/source.ts'
 import { CopyTarget } from '../../src/store/copy/target.ts'
@@ -33,8 +33,8 @@ import {
 } from './channel-fixture.ts'
 
 const TABLES =
-  `accounts channels foundings senders entries members slots turns welcomes group_infos invites joins nonces
-  ids dropped deployment`.split(/\s+/)
+  `accounts channels foundings senders entries members slots turns welcomes group_infos invites files file_rooms joins
+  nonces ids dropped deployment`.split(/\s+/)
 const MANY = 2100
 
 async function scratchFor(t: TestContext): Promise<Scratch> {
@@ -75,6 +75,13 @@ const registered = (world: ChannelFixture, label: string): Promise<unknown> =>
     now: world.now,
   })
 
+const fileOf = ({ channel, now }: ChannelFixture): StoreRequest<'fileStatus'> => ({
+  channel,
+  file: hex16('file'),
+  actor: member('bob'),
+  now,
+})
+
 /** A channel with a long log that one member has not read, a Welcome that waits, an invite, and a deleted channel. */
 async function lived(store: Store): Promise<ChannelFixture> {
   const world = new ChannelFixture(store, [])
@@ -87,6 +94,9 @@ async function lived(store: Store): Promise<ChannelFixture> {
   const groupInfo = text('the GroupInfo')
   accepted(await world.commit('alice', { adds: ['dave'], welcomes: [welcomeFor('dave')], groupInfo }))
   await registered(world, 'an invite')
+  const limits = { accountBytes: 2 ** 30, perChannel: 10, open: 8, unsentMs: HOUR }
+  await world.run('beginFile', { ...fileOf(world), size: 1_310_720, limits })
+  await world.run('recordPart', { ...fileOf(world), part: 1, checksum: 2 ** 32 - 1 })
   await world.run('useNonce', { nonce: id16('nonce'), until: world.now + HOUR })
   return world
 }
@@ -124,6 +134,7 @@ test('agents find everything in the copy where they left it, and go on', async (
   const before = await Promise.all(names.map((name) => world.standing(name)))
   const waiting = await world.waiting('dave')
   const logs = await Promise.all(names.map((name) => world.read(name, 0)))
+  const file = await world.run('fileStatus', fileOf(world))
   const { relayId } = source.deployment
   await source.close()
   const bytes = readFileSync(path)
@@ -138,6 +149,7 @@ test('agents find everything in the copy where they left it, and go on', async (
   const moved = new ChannelFixture(target, [])
   moved.head = world.head
   assert.deepEqual(await Promise.all(names.map((name) => moved.standing(name))), before)
+  assert.deepEqual(plain(await moved.run('fileStatus', fileOf(moved))), plain(file))
   assert.equal(waiting.length, 1)
   assert.deepEqual(plain(await moved.waiting('dave')), plain(waiting))
   const read = await Promise.all(names.map((name) => moved.read(name, 0)))

@@ -7,7 +7,7 @@ import type { CatchUpCounts } from '../../src/core/cluster/cluster.ts'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { CoreRunner } from '../../src/runner/core-runner.ts'
-import { type Bus, OutcomeUnknown, type Store } from '../../src/ports.ts'
+import { type Bus, type FilesPlace, OutcomeUnknown, type Store } from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { makeVerifier } from '../../src/api/token-verifier.ts'
@@ -35,6 +35,8 @@ export interface MemoryRelayOptions {
   readonly settings?: object
   readonly guests?: boolean
   readonly now?: () => number
+  /** Whether there is a place for files. Default: one with room. */
+  readonly filesPlace?: () => FilesPlace
   /** Opens its store and bus, for one node of several. */
   readonly node?: MemoryNode
 }
@@ -91,7 +93,15 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     nodes: () => store.nodes?.() ?? 1,
   }
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
-  const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto(), cluster })
+  const { filesPlace = () => 'open' } = options
+  const relay = new Relay({
+    identity,
+    deployment: store.deployment,
+    settings,
+    crypto: makeCrypto(),
+    cluster,
+    filesPlace,
+  })
   driver = new CoreRunner({
     relay,
     store,

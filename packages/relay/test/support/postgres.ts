@@ -49,7 +49,7 @@ export async function ask(url: string, sql: string): Promise<unknown[][]> {
 }
 
 const TABLES = `channels, accounts, foundings, dropped, members, senders, slots, turns, entries, ids, welcomes,
-  group_infos, invites, joins, nonces, notices`
+  group_infos, invites, files, file_rooms, joins, nonces, notices`
 /** A store makes the tables, and not every test opens one. */
 const EMPTY = `set search_path = static_relay; do $$ begin
   if to_regclass('channels') is not null then truncate ${TABLES} restart identity; end if;

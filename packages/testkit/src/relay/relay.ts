@@ -25,6 +25,8 @@ export interface TestRelay {
   readonly caFile: string
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
+  /** The port of files; 0 if it takes none. */
+  readonly filesPort: number
   /** The gRPC port that agents reach in a way of connecting: that of the relay, or that of the proxy. */
   grpcPortOf(way: Exclude<Way, 'mixed'>): number
   /** A wire to the relay, in its default way. */
@@ -55,6 +57,8 @@ export interface TestRelayOptions {
   traffic?: TrafficRange
   now?: () => number
   monotonic?: () => number
+  /** Whether it takes files, in its directory. */
+  files?: boolean
   /** Receives the relay's log from `warn` on, instead of stderr. */
   log?: (line: string) => void
 }
@@ -65,6 +69,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
   const { authority, named: certificate } = await certificates()
   const ca = authority.cert
   const { api = new FakeApi(Date.now), nats } = options
+  let filesPort = 0
   const start = (grpcPort: number, quicPort: number): ReturnType<typeof startRelay> =>
     startRelay({
       name: 'localhost',
@@ -82,12 +87,14 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
       now: options.now,
       monotonic: options.monotonic,
       api,
+      files: options.files === true ? { port: filesPort, store: join(directory, 'files') } : undefined,
       settings: { session: { pingMs: 1000, pongMs: 1000 }, ...options.settings },
       log: options.log === undefined ? LOG : { ...LOG, write: options.log, level: 'warn' },
     })
   // It may be restarted on the same ports.
   let relay = await start(await quietPort(), options.endpoints === undefined ? await quietPort() : 0)
   const { grpcPort, quicPorts } = relay
+  filesPort = relay.filesPort ?? 0
   const [quicPort = 0] = quicPorts
   const needsProxy = way === 'proxy' || way === 'mixed'
   const proxy = needsProxy ? await startTestProxy(quicPort) : undefined
@@ -106,6 +113,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
     caFile: authority.path,
     grpcPort,
     quicPorts,
+    filesPort,
     grpcPortOf,
     wire: () => {
       turn++

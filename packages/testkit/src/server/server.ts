@@ -32,6 +32,8 @@ export interface RelayFlags {
   /** Free ports by default. */
   readonly grpcPort?: number
   readonly quicPort?: number
+  /** Without it, the relay takes no files. */
+  readonly filesPort?: number
   readonly settings?: unknown
   readonly origins?: readonly string[]
 }
@@ -163,10 +165,19 @@ function serverWords(options: ServerOptions): string[] {
 }
 
 function relayFlags(workspace: Workspace, dataDir: string, flags: RelayFlags): string[] {
-  const { grpcPort = 0, quicPort = 0, settings, origins = [] } = flags
+  const { grpcPort = 0, quicPort = 0, filesPort, settings, origins = [] } = flags
   const file = settingsFile(dataDir, settings, workspace)
-  const given = words({ 'grpc-port': grpcPort, 'quic-port': quicPort, 'relay-settings': file })
-  return [...given, ...origins.flatMap((origin) => ['--origin', origin])]
+  const given = words({
+    'grpc-port': grpcPort,
+    'quic-port': quicPort,
+    'files-port': filesPort,
+    'relay-settings': file,
+  })
+  return [
+    ...given,
+    ...(filesPort === undefined ? ['--no-files'] : []),
+    ...origins.flatMap((origin) => ['--origin', origin]),
+  ]
 }
 
 /** Flags as arguments; those without a value are left out. */

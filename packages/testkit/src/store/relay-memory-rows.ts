@@ -1,6 +1,7 @@
 /** The rows of an in-memory store. Records are changed in place, so nothing needs to be written. */
 import type { Channel, ChannelId, DueRows, OldWelcome, Rows, Time } from '@static/relay/internal'
 import { MemoryAccountRows, MemoryChannelRows, MemoryNameRows, MemoryOwnedRows } from './relay-memory-channels.ts'
+import { MemoryFileRows } from './relay-memory-files.ts'
 import { MemoryInviteRows } from './relay-memory-invites.ts'
 import { MemoryIdRows, MemoryLogRows } from './relay-memory-log.ts'
 import { MemorySlotRows } from './relay-memory-slots.ts'
@@ -18,6 +19,7 @@ export class MemoryRows implements Rows {
   readonly ids: MemoryIdRows
   readonly welcomes: MemoryWelcomeRows
   readonly invites: MemoryInviteRows
+  readonly files: MemoryFileRows
   readonly transient: MemoryTransientRows
   readonly owned: MemoryOwnedRows
   readonly due: MemoryDueRows
@@ -36,6 +38,7 @@ export class MemoryRows implements Rows {
     this.ids = new MemoryIdRows(state)
     this.welcomes = new MemoryWelcomeRows(state)
     this.invites = invites
+    this.files = new MemoryFileRows(state)
     this.transient = transient
     this.owned = new MemoryOwnedRows(state)
     this.due = new MemoryDueRows(state)
@@ -49,9 +52,10 @@ export class MemoryRows implements Rows {
 
   settle(): void {}
 
-  dropChannel({ id, account, bytes }: Channel): void {
+  dropChannel({ id, number, account, bytes }: Channel): void {
     this.#state.dropped.push({ account, bytes })
     this.#state.channels.delete(id)
+    this.files.endAll({ number })
     this.invites.dropAll({ id })
   }
 

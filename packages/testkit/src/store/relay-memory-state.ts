@@ -6,6 +6,7 @@ import type {
   Channel,
   ChannelId,
   Entry,
+  FileRecord,
   Slot,
   StoredWelcome,
   Time,
@@ -32,6 +33,8 @@ export interface Kept {
 export interface MemoryState {
   readonly channels: Map<ChannelId, Kept>
   readonly accounts: Map<string, AccountRecord>
+  /** By key. */
+  readonly files: Map<string, FileRecord>
   readonly dropped: Pick<Channel, 'account' | 'bytes'>[]
   lastNumber: number
   lastSequence: number
@@ -39,7 +42,7 @@ export interface MemoryState {
 
 /** The state of an empty store. */
 export function emptyState(): MemoryState {
-  return { channels: new Map(), accounts: new Map(), dropped: [], lastNumber: 0, lastSequence: 0 }
+  return { channels: new Map(), accounts: new Map(), files: new Map(), dropped: [], lastNumber: 0, lastSequence: 0 }
 }
 
 /** A channel that must exist. */

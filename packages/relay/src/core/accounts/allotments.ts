@@ -16,15 +16,17 @@ export class Allotments {
   }
 
   /** Passes changed limits to the store. Ignores a token that is older than the last one. */
-  tell(account: Account, { iat, channel_bytes: channelBytes, account_bytes: accountBytes }: TokenClaims): void {
+  tell(account: Account, claims: TokenClaims): void {
+    const { iat, channel_bytes: channelBytes, account_bytes: accountBytes, file_bytes: fileBytes } = claims
     const key = accountKey(account)
     const known = this.#passed.get(key)
     const at = iat * 1000
     if (known && at < known.at) return
-    const request = { account, channelBytes, accountBytes, at }
+    const request = { account, channelBytes, accountBytes, fileBytes, at }
     if (this.#passed.size >= MAX_ACCOUNTS) this.#passed.clear()
     this.#passed.set(key, request)
-    if (known && known.channelBytes === channelBytes && known.accountBytes === accountBytes) return
+    const isSame = known && known.channelBytes === channelBytes && known.accountBytes === accountBytes
+    if (isSame && known.fileBytes === fileBytes) return
     this.#effects.store('allot', request, (outcome) => {
       // The next token retries.
       if (!outcome.ok && this.#passed.get(key) === request) this.#passed.delete(key)

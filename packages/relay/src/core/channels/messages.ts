@@ -1,11 +1,11 @@
 /** Messages: each is stored with a unit of its payer's quota, and answered once it is durable. */
-import { message as wireMessage, MESSAGE_ID_BYTES } from '@static/protocol'
+import { FILE_ID_BYTES, message as wireMessage, MESSAGE_ID_BYTES } from '@static/protocol'
 import { type SendMessageRequest, SendMessageResponseSchema } from '@static/protocol/relay'
 import { type Account, accountKey, type ChannelId, type Refusal, type StoreRequest } from '../../ports.ts'
 import { isUnknown } from '../effects.ts'
 import type { PendingRequest } from '../requests/pending-request.ts'
 import type { Quota, Unit } from '../accounts/quota.ts'
-import { channelIdOf, checkLength, numberOf } from '../requests/request-fields.ts'
+import { channelIdOf, checkLength, idOf, numberOf } from '../requests/request-fields.ts'
 import { wireLaggard } from '../server-messages.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
@@ -33,6 +33,11 @@ export class Messages {
 
   send(request: PendingRequest, value: SendMessageRequest): void {
     const { account } = request.caller
+    const { fileId } = value
+    const file = fileId && {
+      id: idOf(fileId, FILE_ID_BYTES, 'file_id'),
+      keptMs: this.#context.settings.files.keptMs,
+    }
     const message: UnpaidMessage = {
       actor: actorOf(request),
       channel: channelIdOf(value.channelId),
@@ -41,6 +46,7 @@ export class Messages {
       counter: numberOf(value.counter, 'counter'),
       control: value.control,
       ciphertext: value.ciphertext,
+      file,
       now: this.#context.effects.now,
     }
     checkLength(value.messageId, MESSAGE_ID_BYTES, 'message_id')

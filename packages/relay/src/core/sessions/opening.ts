@@ -47,6 +47,8 @@ export interface Identity {
   readonly traffic: TrafficRange
   /** The TCP port of gRPC; 0 until it is known. */
   readonly grpcPort: () => number
+  /** The TCP port of files, and the address in its place if there is one; undefined if there are no files. */
+  readonly files?: (() => { readonly port: number; readonly url: string } | undefined) | undefined
 }
 
 /** The profiles by their numbers on the wire. */

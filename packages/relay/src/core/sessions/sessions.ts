@@ -22,7 +22,7 @@ import type { Cluster } from '../cluster/cluster.ts'
 import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
 import { excessRefusal } from './limits.ts'
-import { type Opening, tooOld } from './opening.ts'
+import { type Identity, type Opening, tooOld } from './opening.ts'
 import type { PendingRequest } from '../requests/pending-request.ts'
 import type { Presence } from '../accounts/presence.ts'
 import { wrong } from '../requests/request-fields.ts'
@@ -49,6 +49,8 @@ export interface SessionsOptions {
   readonly blocked: BlockedAccounts
   /** The TCP port of gRPC; 0 until it is known. */
   readonly grpcPort: () => number
+  /** Where the parts of files are, if anywhere. */
+  readonly files: Identity['files']
   readonly presence: Presence
   /** Undefined if there is only this node. */
   readonly cluster: Cluster | undefined
@@ -254,7 +256,8 @@ export class Sessions {
   }
 
   #opened(caller: Caller, sessionToken: string | undefined, until: Time | undefined): OpenSessionResponse {
-    const { effects, settings, channels, grpcPort } = this.#options
+    const { effects, settings, channels, grpcPort, files } = this.#options
+    const { port = 0, url = '' } = files?.() ?? {}
     const { pingMs, pongMs } = settings.session
     return message(OpenSessionResponseSchema, {
       agentId: fromHex(caller.agent),
@@ -264,8 +267,8 @@ export class Sessions {
       pingTimeoutMs: pongMs,
       keyPackages: channels.keyPackages.held(caller.agent),
       grpcPort: grpcPort(),
-      filesPort: 0,
-      filesUrl: '',
+      filesPort: port,
+      filesUrl: url,
     })
   }
 

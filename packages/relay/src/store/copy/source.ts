@@ -4,6 +4,7 @@ import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import { digestFile } from '@static/node/digest'
 import { StaticError } from '@static/protocol'
 import { type Value, damaged, intact, sealed } from '../checksum.ts'
+import { FILE_COLUMNS } from '../records/file.ts'
 import { KINDS } from '../records/entry.ts'
 import { holdDatabase, readDeployment } from '../sqlite/schema.ts'
 import { iterate } from '../sqlite/statements.ts'
@@ -41,7 +42,7 @@ const firstIsChannel = (row: Row): number => row[0] as number
 const PARTS: readonly Part[] = [
   {
     table: 'accounts',
-    sql: `SELECT account, mode, channel_bytes, account_bytes, told_at, checksum FROM accounts
+    sql: `SELECT account, mode, channel_bytes, account_bytes, file_bytes, told_at, checksum FROM accounts
       WHERE (account, mode) > (?, ?) ORDER BY account, mode`,
     first: ['', ''],
     key: ([account, mode]) => [account ?? '', mode ?? ''],
@@ -102,6 +103,23 @@ const PARTS: readonly Part[] = [
     first: [0],
     key: (row) => row.slice(0, 1),
     checked: withoutFirst,
+  },
+  {
+    // Of deleted channels none: their bytes belong to nothing then, and the next sweep of those deletes them.
+    table: 'files',
+    sql: `SELECT ${FILE_COLUMNS}, bytes FROM files WHERE key > ? ORDER BY key`,
+    first: [''],
+    key: (row) => row.slice(0, 1),
+    checked: (row) => row.slice(0, -2),
+    channel: (row) => row[1] as number,
+  },
+  {
+    table: 'file_rooms',
+    sql: 'SELECT channel, files, bytes, guest_bytes FROM file_rooms WHERE channel > ? ORDER BY channel',
+    first: [0],
+    key: (row) => row.slice(0, 1),
+    checked: undefined,
+    channel: firstIsChannel,
   },
   {
     table: 'joins',

@@ -3,7 +3,8 @@ import { type Statement, statement } from '../postgres/session.ts'
 
 /** In SQLite's order of columns, except where `source.ts` says otherwise. */
 const COLUMNS = {
-  accounts: 'account text, mode text, channel_bytes bigint, account_bytes bigint, told_at bigint, checksum bigint',
+  accounts:
+    'account text, mode text, channel_bytes bigint, account_bytes bigint, file_bytes bigint, told_at bigint, checksum bigint',
   channels: `number bigint, id bytea, name text, created_at bigint, account text, mode text, owner bytea, guest_limit bigint,
     standby bytea, ownership_slot bigint, taken_slot bigint,
     last_index bigint, last_hash bytea, head bigint, last_at bigint, base_index bigint, base_hash bytea, base_slot bigint, bytes bigint,
@@ -24,6 +25,9 @@ const COLUMNS = {
   group_infos: 'channel bigint, entry bigint, checksum bigint, group_info bytea',
   invites: `changed bigint, id text, channel bytea, agent bytea, admission_key bytea, expires_at bigint, max_uses bigint,
     uses bigint, revoked int, members int, box_key bytea, checksum bigint`,
+  files: `key text, channel bigint, sender bytea, guest int, size bigint, entry bigint, parts bytea, checksums bytea,
+    dropped bytea, checksum bigint, expires_at bigint, bytes bigint`,
+  file_rooms: 'channel bigint, files bigint, bytes bigint, guest_bytes bigint',
   joins: `number bigint, queue bytea, channel bytea, invite text, agent bytea, until bigint,
     checksum bigint, box bytea`,
   nonces: 'nonce bytea, until bigint',

@@ -9,6 +9,8 @@ import { check, create, remove } from './channels/channels.ts'
 import { heads, notices, useNonce } from './cluster.ts'
 import { commit, leave, welcome } from './commits/commit.ts'
 import type { Context } from './context.ts'
+import { beginFile, dropFile, dueFiles, fileStatus, forgetFiles, knownFiles } from './files/files.ts'
+import { admitPart, findPart, recordPart } from './files/parts.ts'
 import { findInvite, registerInvite, revokeInvite } from './invites/invites.ts'
 import { answerJoin, requestJoin, takeJoins } from './invites/joins.ts'
 import { read } from './log/log.ts'
@@ -49,6 +51,15 @@ const OPERATIONS: Operations = {
   requestJoin,
   takeJoins,
   answerJoin,
+  beginFile,
+  fileStatus,
+  admitPart,
+  recordPart,
+  findPart,
+  dropFile,
+  dueFiles,
+  forgetFiles,
+  knownFiles,
   useNonce,
   heads,
   notices,

@@ -107,6 +107,8 @@ export interface AccountRecord {
   /** The plan's limits for one channel and for all of them; undefined: the relay's own limits apply. */
   channelBytes: number | undefined
   accountBytes: number | undefined
+  /** The plan's limit for the files in all of them. */
+  fileBytes: number | undefined
   /** When the API reported these limits. */
   reportedAt: Time
 }
@@ -243,7 +245,7 @@ export interface Channel extends ChannelFields {
 
 /** An account without plan limits. */
 export function newAccount(account: Account): AccountRecord {
-  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, reportedAt: 0 }
+  return { account, bytes: 0, channelBytes: undefined, accountBytes: undefined, fileBytes: undefined, reportedAt: 0 }
 }
 
 /** A channel without members. */

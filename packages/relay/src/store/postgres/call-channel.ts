@@ -16,6 +16,12 @@ const OF_CHANNEL = new Set<StoreOperation>([
   'check',
   'read',
   'takeJoins',
+  'beginFile',
+  'fileStatus',
+  'admitPart',
+  'recordPart',
+  'findPart',
+  'dropFile',
 ])
 
 /** Undefined if a call may access any channel or names several. */

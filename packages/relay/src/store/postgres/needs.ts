@@ -21,6 +21,11 @@ export const READING: ReadonlySet<StoreOperation> = new Set<StoreOperation>([
   'owned',
   'heads',
   'notices',
+  'fileStatus',
+  'admitPart',
+  'findPart',
+  'dueFiles',
+  'knownFiles',
 ])
 /**
  * Operations that share a transaction with no others: they access many channels, or must not see what their own
@@ -74,6 +79,7 @@ class Needs {
     else if (name === 'allot') this.accounts.push(request.account)
     else if (name === 'resume') this.#resume(request)
     else if (name === 'sweep') this.purges = true
+    else if (name === 'beginFile') this.#file(request)
     else if ('channel' in request && request.channel !== undefined) this.channels.push(request.channel)
     if (CHANGING_ROSTERS.has(name)) this.rosters.add((request as { channel: ChannelId }).channel)
     if (name === 'welcome') this.#welcome(request.channel, [request.welcome])
@@ -122,6 +128,12 @@ class Needs {
     // Two channels have different locks, but only one of them may use this id.
     this.keys.add(`invite ${id}`)
     this.used.push(id)
+  }
+
+  #file({ channel }: Extract<Call, { name: 'beginFile' }>['request']): void {
+    this.channels.push(channel)
+    // The room of an account and the open files of an agent span channels, and the account is not known yet.
+    this.keys.add('files')
   }
 
   #answer({ invite, agent }: Extract<Call, { name: 'answerJoin' }>['request']): void {

@@ -11,6 +11,7 @@ import { writeHot, writeIfCurrent } from './hot-write.ts'
 import { AccountTable } from './tables/accounts.ts'
 import type { CacheOptions } from './tables/channel-cache.ts'
 import { ChannelTable } from './tables/channels.ts'
+import { FileTable } from './tables/files.ts'
 import { IdTable } from './tables/ids.ts'
 import { InviteTable } from './tables/invites.ts'
 import { LogTable } from './tables/log.ts'
@@ -31,6 +32,7 @@ export class PostgresRows implements Rows {
   readonly ids: IdTable
   readonly welcomes: WelcomeTable
   readonly invites: InviteTable
+  readonly files: FileTable
   readonly transient: TransientTable
   readonly owned: OwnedReads
   readonly due: DueTable
@@ -45,6 +47,7 @@ export class PostgresRows implements Rows {
     this.ids = new IdTable(transaction)
     this.welcomes = new WelcomeTable(transaction, this.channels)
     this.invites = new InviteTable(transaction)
+    this.files = new FileTable(transaction)
     this.transient = new TransientTable(transaction)
     this.owned = new OwnedReads(transaction)
     this.due = new DueTable(this)
@@ -103,6 +106,7 @@ export class PostgresRows implements Rows {
     this.slots.dropChannel(channel)
     this.welcomes.dropChannel(channel)
     this.invites.dropAll(channel)
+    this.files.endAll(channel)
     this.channels.drop(channel)
   }
 
@@ -110,11 +114,12 @@ export class PostgresRows implements Rows {
   purge(): void {}
 
   #writeOthers(): void {
-    for (const table of [this.log, this.accounts, this.slots, this.welcomes, this.invites, this.transient])
-      table.write()
+    const { log, accounts, slots, welcomes, invites, files, transient } = this
+    for (const table of [log, accounts, slots, welcomes, invites, files, transient]) table.write()
   }
 
   #tables(): readonly Table[] {
-    return [this.channels, this.accounts, this.log, this.slots, this.ids, this.welcomes, this.invites, this.transient]
+    const { channels, accounts, log, slots, ids, welcomes, invites, files, transient } = this
+    return [channels, accounts, log, slots, ids, welcomes, invites, files, transient]
   }
 }

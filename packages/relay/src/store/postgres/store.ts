@@ -67,7 +67,17 @@ const ASIDE_LOCK_MS = 2000
 const ASIDE_BYTES = 1_048_576
 
 /** Operations that need not see the effects of earlier calls. */
-const UNORDERED = new Set<StoreOperation>(['allot', 'owned', 'useNonce', 'heads', 'notices', 'sweep'])
+const UNORDERED = new Set<StoreOperation>([
+  'allot',
+  'owned',
+  'useNonce',
+  'heads',
+  'notices',
+  'sweep',
+  'dueFiles',
+  'forgetFiles',
+  'knownFiles',
+])
 
 /**
  * Opens the database; creates the tables of a new deployment. Throws `unavailable` if no host accepts writes, and

@@ -16,7 +16,20 @@ const SPARE_PAGES = 256
 /** Read-only, I/O error, corrupt, full, cannot open, not a database: faults of the storage, not of the statement. */
 const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
 
-const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite', 'owned', 'heads', 'notices'])
+const READING = new Set<StoreOperation>([
+  'read',
+  'resume',
+  'welcomes',
+  'invite',
+  'owned',
+  'heads',
+  'notices',
+  'fileStatus',
+  'admitPart',
+  'findPart',
+  'dueFiles',
+  'knownFiles',
+])
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
 

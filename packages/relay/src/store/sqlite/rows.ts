@@ -9,6 +9,7 @@ import { SqliteAccountRows } from './tables/accounts.ts'
 import { SqliteChannelRows } from './tables/channels.ts'
 import { purgeDropped } from './tables/dropped.ts'
 import { SqliteDueRows } from './tables/due.ts'
+import { SqliteFileRows } from './tables/files.ts'
 import { SqliteIdRows } from './tables/ids.ts'
 import { SqliteInviteRows } from './tables/invites.ts'
 import { lastSequence, lateChannels } from './tables/late-channels.ts'
@@ -39,6 +40,7 @@ export class SqliteRows implements Rows {
   readonly ids: SqliteIdRows
   readonly welcomes: SqliteWelcomeRows
   readonly invites: SqliteInviteRows
+  readonly files: SqliteFileRows
   readonly transient: SqliteTransientRows
   readonly owned: SqliteOwnedRows
   readonly due: SqliteDueRows
@@ -62,6 +64,7 @@ export class SqliteRows implements Rows {
     this.ids = new SqliteIdRows(statements)
     this.welcomes = new SqliteWelcomeRows(statements)
     this.invites = new SqliteInviteRows(db)
+    this.files = new SqliteFileRows(db)
     this.transient = new SqliteTransientRows(db)
     this.owned = new SqliteOwnedRows(statements, store)
     this.due = new SqliteDueRows(statements, store, onDamage)
@@ -101,6 +104,7 @@ export class SqliteRows implements Rows {
 
   dropChannel(channel: Channel): void {
     this.invites.dropAll(channel)
+    this.files.endAll(channel)
     this.channels.drop(channel)
   }
 

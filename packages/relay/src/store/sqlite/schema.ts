@@ -71,6 +71,7 @@ const TABLES = `
     mode TEXT NOT NULL,
     channel_bytes INTEGER,
     account_bytes INTEGER,
+    file_bytes INTEGER,
     told_at INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     PRIMARY KEY (account, mode)
@@ -210,6 +211,29 @@ const TABLES = `
   CREATE INDEX invites_of ON invites (channel);
   CREATE INDEX open_invites ON invites (channel, expires_at) WHERE revoked = 0 AND uses < max_uses;
   CREATE INDEX expiring_invites ON invites (expires_at);
+  CREATE TABLE files (
+    key TEXT PRIMARY KEY,
+    channel INTEGER NOT NULL,
+    sender BLOB NOT NULL,
+    guest INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    entry INTEGER,
+    parts BLOB NOT NULL,
+    checksums BLOB NOT NULL,
+    dropped BLOB NOT NULL,
+    checksum INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX files_of ON files (channel);
+  CREATE INDEX open_files ON files (sender, expires_at) WHERE entry IS NULL;
+  CREATE INDEX ending_files ON files (expires_at, key);
+  CREATE TABLE file_rooms (
+    channel INTEGER PRIMARY KEY,
+    files INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    guest_bytes INTEGER NOT NULL
+  ) STRICT;
   CREATE TABLE joins (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     queue BLOB NOT NULL,

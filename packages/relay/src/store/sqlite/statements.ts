@@ -19,9 +19,9 @@ const SQL = {
   member: `${MEMBER} WHERE channel = ? AND agent = ?`,
   senders: `${SENDER} WHERE channel = ?`,
   sender: `${SENDER} WHERE channel = ? AND agent = ?`,
-  allotment: `SELECT account, mode, channel_bytes, account_bytes, told_at, checksum FROM accounts
+  allotment: `SELECT account, mode, channel_bytes, account_bytes, file_bytes, told_at, checksum FROM accounts
     WHERE account = ? AND mode = ?`,
-  putAllotment: 'INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?)',
+  putAllotment: 'INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?)',
   heldBytes: `SELECT (SELECT coalesce(sum(bytes), 0) FROM channels WHERE account = ? AND mode = ?)
     + (SELECT coalesce(sum(bytes), 0) FROM dropped WHERE account = ? AND mode = ?)`,
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',

@@ -10,10 +10,12 @@ import {
   type Time,
   type Unpaid,
 } from '../../../ports.ts'
-import { beginHour, HOUR, isCurrent, isThisHour } from '../room/allowance.ts'
+import { beginHour, isThisHour } from '../room/allowance.ts'
 import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from '../context.ts'
 import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
+import { sendFile, unsendable } from '../files/files.ts'
+import { countGuest, guestRefusal } from '../room/guests.ts'
 import { cut, schedule } from '../room/retention.ts'
 import { findRoom, pressureOn } from '../room/room.ts'
 import { ENTRY_OVERHEAD } from '../rows/log.ts'
@@ -22,7 +24,6 @@ import { type Channel, type Sender, findMember, isUnwelcomed } from '../state.ts
 
 /** Control messages use only the two smallest padded sizes. */
 const MAX_CONTROL_BYTES = 4977
-const DAY = 24 * HOUR
 
 /** What remains to be done for an accepted message. */
 interface Accepted {
@@ -59,6 +60,7 @@ export function append(context: Context, request: StoreRequest<'append'>): Store
   touchSender(context, channel, sender)
   noteAction(context, actor, channel)
   addEntry(context, channel, messageDraft(request), request.ciphertext)
+  sendFile(context, request, index)
   const pressure = pressureOn(context, channel, sender)
   return pressure ? { index, charged: !free, pressure } : { index, charged: !free }
 }
@@ -78,6 +80,8 @@ function judge(context: Context, channel: Channel, request: StoreRequest<'append
   if (request.slot !== head) return { refused: 'epoch_mismatch', head }
   if (ciphertext.length === 0) return refuse('invalid_request', 'The message is empty.')
   if (ciphertext.length > (control ? MAX_CONTROL_BYTES : MAX_CIPHERTEXT_BYTES)) return refuse('too_large')
+  const unsent = unsendable(context, request)
+  if (unsent) return unsent
 
   const room = findRoom(context, channel, sender, ciphertext.length + ENTRY_OVERHEAD)
   if (typeof room !== 'number') return room
@@ -90,12 +94,8 @@ function judge(context: Context, channel: Channel, request: StoreRequest<'append
 }
 
 function payment(channel: Channel, actor: Actor, paid: Account | undefined, now: Time): Unpaid | Refusal | undefined {
-  if (!actor.account && guestsSoFar(channel, now) >= channel.guestLimit) {
-    return refuse(
-      'quota_exceeded',
-      `Guests of this channel have reached its limit of ${channel.guestLimit} messages a day. Retry tomorrow (UTC).`,
-    )
-  }
+  const refusal = actor.account ? undefined : guestRefusal(channel, now)
+  if (refusal) return refusal
   // A node may remember a former owner as the payer.
   const unpaid = payer(channel, actor)
   return paid && accountKey(paid) === accountKey(unpaid) ? undefined : { unpaid }
@@ -109,13 +109,4 @@ function payer(channel: Channel, actor: Actor): Account {
 function countFree(sender: Sender, now: Time): void {
   beginHour(sender, now)
   sender.free += 1
-}
-
-function guestsSoFar(channel: Channel, now: Time): number {
-  return isCurrent(channel.guestDay, now, DAY) ? channel.guestCount : 0
-}
-
-function countGuest(channel: Channel, now: Time): void {
-  channel.guestCount = guestsSoFar(channel, now) + 1
-  if (!isCurrent(channel.guestDay, now, DAY)) channel.guestDay = Math.floor(now / DAY)
 }

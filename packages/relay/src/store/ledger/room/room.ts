@@ -58,11 +58,15 @@ export function hold(context: Context, channel: Channel, bytes: number): void {
 }
 
 /** Stores the limits of a plan as reported by the API. Ignores a report older than the stored one. */
-export function allot({ rows }: Context, { account, channelBytes, accountBytes, at }: StoreRequest<'allot'>): Done {
+export function allot(
+  { rows }: Context,
+  { account, channelBytes, accountBytes, fileBytes, at }: StoreRequest<'allot'>,
+): Done {
   const record = rows.accounts.get(account)
-  const isSame = channelBytes === record.channelBytes && accountBytes === record.accountBytes
+  const isSame =
+    channelBytes === record.channelBytes && accountBytes === record.accountBytes && fileBytes === record.fileBytes
   if (isSame || at < record.reportedAt) return { done: true }
-  Object.assign(record, { channelBytes, accountBytes, reportedAt: at })
+  Object.assign(record, { channelBytes, accountBytes, fileBytes, reportedAt: at })
   rows.accounts.put(record)
   return { done: true }
 }

@@ -6,6 +6,7 @@ import type { Channel } from '../state.ts'
 import type { AccountRows } from './accounts.ts'
 import type { ChannelRows, NameRows } from './channels.ts'
 import type { DueRows } from './due.ts'
+import type { FileRows } from './files.ts'
 import type { IdRows } from './ids.ts'
 import type { InviteRows } from './invites.ts'
 import type { LogRows } from './log.ts'
@@ -24,13 +25,14 @@ export interface Rows {
   readonly ids: IdRows
   readonly welcomes: WelcomeRows
   readonly invites: InviteRows
+  readonly files: FileRows
   readonly transient: TransientRows
   readonly owned: OwnedRows
   readonly due: DueRows
   /** Channel records are no longer in use and may be evicted from memory. */
   settle(): void
   /**
-   * Also hides its log, ids, Welcomes and invites. Its bytes stay on the account until `purge` has deleted them:
+   * Also hides its log, ids, Welcomes and invites, and ends its files. Its bytes stay on the account until `purge` has deleted them:
    * otherwise creating and deleting channels would fill the disk faster than it is freed.
    */
   dropChannel(channel: Channel): void

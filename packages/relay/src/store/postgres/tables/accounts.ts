@@ -14,12 +14,12 @@ const SIZES = statement(`
   SELECT u.account, u.mode,
     (SELECT coalesce(sum(bytes), 0)::bigint FROM channels c WHERE c.account = u.account AND c.mode = u.mode)
     + (SELECT coalesce(sum(bytes), 0)::bigint FROM dropped d WHERE d.account = u.account AND d.mode = u.mode),
-    a.account, a.mode, a.channel_bytes, a.account_bytes, a.told_at, a.checksum
+    a.account, a.mode, a.channel_bytes, a.account_bytes, a.file_bytes, a.told_at, a.checksum
   FROM unnest($1::text[], $2::text[]) u (account, mode)
   LEFT JOIN accounts a ON a.account = u.account AND a.mode = u.mode`)
-const PUT = statement(`INSERT INTO accounts VALUES ($1, $2, $3, $4, $5, $6)
+const PUT = statement(`INSERT INTO accounts VALUES ($1, $2, $3, $4, $5, $6, $7)
   ON CONFLICT (account, mode) DO UPDATE SET channel_bytes = excluded.channel_bytes,
-  account_bytes = excluded.account_bytes, told_at = excluded.told_at, checksum = excluded.checksum
+  account_bytes = excluded.account_bytes, file_bytes = excluded.file_bytes, told_at = excluded.told_at, checksum = excluded.checksum
   WHERE accounts.told_at <= excluded.told_at`)
 
 /**
@@ -27,9 +27,9 @@ const PUT = statement(`INSERT INTO accounts VALUES ($1, $2, $3, $4, $5, $6)
  */
 const MAX_ACCOUNTS = 120_000
 
-type AllotmentRow = readonly [string, string, number | null, number | null, Time]
+type AllotmentRow = readonly [string, string, number | null, number | null, number | null, Time]
 
-const NO_LIMITS: AllotmentRow = ['', '', null, null, 0]
+const NO_LIMITS: AllotmentRow = ['', '', null, null, null, 0]
 
 /** An account as last read, plus what this node has added since. */
 interface Known extends Omit<AccountRecord, 'account'> {
@@ -114,8 +114,8 @@ export class AccountTable implements AccountRows, Table {
     if (live) return live.record
     const known = this.#known.get(key)
     if (!known || !(this.#isAgedEnough || this.#isFresh(known))) throw new Missing(() => this.fetch([account]))
-    const { bytes, channelBytes, accountBytes, reportedAt } = known
-    const record = { account, bytes, channelBytes, accountBytes, reportedAt }
+    const { bytes, channelBytes, accountBytes, fileBytes, reportedAt } = known
+    const record = { account, bytes, channelBytes, accountBytes, fileBytes, reportedAt }
     this.#live.set(key, { record, bytes })
     return record
   }
@@ -141,8 +141,9 @@ export class AccountTable implements AccountRows, Table {
     const order = [...this.#allotted].sort((one, other) =>
       accountKey(one.account) < accountKey(other.account) ? -1 : 1,
     )
-    for (const { account, channelBytes, accountBytes, reportedAt } of order) {
-      const row = [account.id, account.mode, channelBytes ?? null, accountBytes ?? null, reportedAt] as const
+    for (const { account, channelBytes, accountBytes, fileBytes, reportedAt } of order) {
+      const limits = [channelBytes ?? null, accountBytes ?? null, fileBytes ?? null] as const
+      const row = [account.id, account.mode, ...limits, reportedAt] as const
       send(this.#transaction, PUT, sealed(row))
     }
   }
@@ -182,7 +183,7 @@ export class AccountTable implements AccountRows, Table {
     for (const [id, mode, bytes, ...row] of rows) {
       const account = { id, mode } as Account
       const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
-      const [, , channelBytes, accountBytes, reportedAt] = limits ?? NO_LIMITS
+      const [, , channelBytes, accountBytes, fileBytes, reportedAt] = limits ?? NO_LIMITS
       const key = accountKey(account)
       // Moved to the end, even if another lane has read it meanwhile.
       this.#known.delete(key)
@@ -190,6 +191,7 @@ export class AccountTable implements AccountRows, Table {
         bytes: bytes as number,
         channelBytes: channelBytes ?? undefined,
         accountBytes: accountBytes ?? undefined,
+        fileBytes: fileBytes ?? undefined,
         reportedAt,
         at: performance.now(),
       })

@@ -13,6 +13,7 @@ type AllotmentRow = readonly [
   mode: string,
   channelBytes: number | null,
   accountBytes: number | null,
+  fileBytes: number | null,
   reportedAt: Time,
 ]
 
@@ -36,8 +37,9 @@ export class SqliteAccountRows implements AccountRows {
     return this.#load(account)
   }
 
-  put({ account: { id, mode }, channelBytes, accountBytes, reportedAt }: AccountRecord): void {
-    this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, reportedAt]))
+  put({ account: { id, mode }, channelBytes, accountBytes, fileBytes, reportedAt }: AccountRecord): void {
+    const limits = [channelBytes ?? null, accountBytes ?? null, fileBytes ?? null] as const
+    this.#statements.putAllotment.run(...sealed([id, mode, ...limits, reportedAt]))
   }
 
   /** Called when no record is in use. */
@@ -60,12 +62,16 @@ export class SqliteAccountRows implements AccountRows {
   }
 }
 
-function readAllotment(account: Account, [, , channelBytes, accountBytes, reportedAt]: AllotmentRow): AccountRecord {
+function readAllotment(
+  account: Account,
+  [, , channelBytes, accountBytes, fileBytes, reportedAt]: AllotmentRow,
+): AccountRecord {
   return {
     account,
     bytes: 0,
     channelBytes: channelBytes ?? undefined,
     accountBytes: accountBytes ?? undefined,
+    fileBytes: fileBytes ?? undefined,
     reportedAt,
   }
 }

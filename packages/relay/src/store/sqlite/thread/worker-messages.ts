@@ -88,7 +88,9 @@ interface Placed {
 export function packCalls(calls: readonly Call[]): Parcel {
   const packer = new Packer()
   for (const { name, request } of calls) {
-    packer.add(name === 'append' ? packAppend(packer, request) : { name, request: packer.spans(request) })
+    packer.add(
+      name === 'append' && !request.file ? packAppend(packer, request) : { name, request: packer.spans(request) },
+    )
   }
   return packer.finish()
 }
@@ -153,7 +155,8 @@ function packAppended(packer: Packer, answer: Answer): AppendedTuple | undefined
   if ('failed' in answer) return undefined
   const { result, events } = answer
   const event = events[0]
-  if (event?.type !== 'appended' || events.length > 1 || !('charged' in result)) return undefined
+  if (event?.type !== 'appended' || events.length > 1 || !('charged' in result) || !('index' in result))
+    return undefined
   if (result.pressure) return undefined
   const { hash } = event.entry
   return [result.index, result.charged, packer.bytes(hash), hash.length]
