@@ -165,7 +165,7 @@ test('a token opens the files of its agent alone, and only for a while', async (
   world.api.suspended.add('acme')
   await world.advance(5000)
   await quiet()
-  assert.equal(refused((await scene.ask('put', fileId, renewed.answer.token)).answer), 'account_suspended')
+  assert.equal(refused((await scene.ask('get', fileId, renewed.answer.token)).answer), 'account_suspended')
 })
 
 test('an agent fetches a file four times in an hour', async (t) => {

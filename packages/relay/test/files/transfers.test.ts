@@ -65,6 +65,8 @@ interface Asked {
   readonly path?: string
   readonly body?: Uint8Array
   readonly headers?: Record<string, string>
+  /** Whether the length of the body is announced. */
+  readonly isCounted?: boolean
 }
 
 class Bench {
@@ -119,14 +121,18 @@ class Bench {
   }
 
   /** Over HTTP/1.1. */
-  async http1({ method = 'PUT', path = PATH, body, headers = {} }: Asked): Promise<Answered> {
+  async http1({ method = 'PUT', path = PATH, body, headers = {}, isCounted = true }: Asked): Promise<Answered> {
     const request = requestHttp1({
       host: 'localhost',
       port: this.server.port,
       agent: this.agent,
       method,
       path,
-      headers: { 'static-session': 'token', ...(body && { 'content-length': String(body.length) }), ...headers },
+      headers: {
+        'static-session': 'token',
+        ...(body && isCounted && { 'content-length': String(body.length) }),
+        ...headers,
+      },
     })
     request.end(body)
     const [response] = (await once(request, 'response')) as [IncomingMessage]
@@ -135,10 +141,10 @@ class Bench {
   }
 
   /** Over HTTP/2, on a connection of its own. */
-  async http2({ method = 'PUT', path = PATH, body, headers = {} }: Asked): Promise<Answered> {
+  async http2({ method = 'PUT', path = PATH, body, headers = {}, isCounted = true }: Asked): Promise<Answered> {
     const session = connectHttp2(`https://localhost:${this.server.port}`, { ca: this.ca })
     try {
-      const length = body && { 'content-length': String(body.length) }
+      const length = body && isCounted && { 'content-length': String(body.length) }
       const stream = session.request({
         ':method': method,
         ':path': path,
@@ -241,6 +247,10 @@ for (const way of ['http1', 'http2'] as const) {
     for (const length of [BYTES - 1, BYTES + 1]) {
       assert.deepEqual(problem(await bench[way]({ body: randomBytes(length) })), [400, 'invalid_request'])
     }
+    // How much will come must be known before anything comes.
+    const headers = way === 'http1' ? { 'transfer-encoding': 'chunked' } : {}
+    const endless = bench[way]({ body: randomBytes(BYTES), headers, isCounted: false })
+    assert.deepEqual(problem(await endless), [400, 'invalid_request'])
     assert.deepEqual([bench.gate.stored, bench.stored()], [[], []])
   })
 

@@ -265,6 +265,21 @@ forEachEngine((open) => {
     refused(await files.begin('alice', '7', { size: 65_536 }), 'queue_full')
   })
 
+  test('files that are begun at once do not share their room', async (t) => {
+    const world = await open(t)
+    const files = new Files(world)
+    await world.found('alice', 'bob')
+    const limits = { ...LIMITS, accountBytes: 4 * storedFileBytes(4 * MIB) }
+    const labels = ['1', '2', '3', '4', '5']
+    const begun = await Promise.all(labels.map((label) => files.begin('alice', label, { size: 4 * MIB, limits })))
+    assert.equal(begun.filter((result) => 'parts' in result).length, 3)
+    const small = { ...LIMITS, open: 5 }
+    const more = await Promise.all(
+      ['6', '7', '8'].map((label) => files.begin('alice', label, { size: MIB, limits: small })),
+    )
+    assert.equal(more.filter((result) => 'parts' in result).length, 2)
+  })
+
   test('a deleted channel takes its files with it', async (t) => {
     const world = await open(t)
     const files = new Files(world)
