@@ -169,3 +169,26 @@ test('proofs that a company revokes are in its file', async () => {
   await output(initech, 'static agent delete --as buyer --yes')
   assert.ok(!existsSync(join(initech.home, '.local/share/static/agents/buyer')))
 })
+
+test('a company replaces its key, and a stranger is asked nothing', async () => {
+  upload()
+  await output(initech, `static trust add acme.example ${pinned()}`)
+  assert.match(await failure(acme, `static domain rotate acme.example --finish ${pinned()}`), /There is no next key/)
+  const begun = await json<{ keys: string[]; next: string }>(acme, 'static domain rotate acme.example')
+  assert.ok(begun.keys.includes(begun.next))
+  const early = await failure(acme, `static domain rotate acme.example --finish ${pinned()}`)
+  assert.match(early, /has not published the next key yet/)
+  upload()
+  const done = await json<{ keys: string[]; next: null }>(
+    acme,
+    `static domain rotate acme.example --finish ${pinned()}`,
+  )
+  assert.deepEqual([done.keys[0], done.next, done.keys.length], [begun.next, null, begun.keys.length])
+  upload()
+  await output(initech, `static trust add acme.example ${pinned()}`)
+  const dropped = await json<{ keys: string[] }>(acme, 'static domain rotate acme.example --drop')
+  assert.deepEqual(dropped.keys, [begun.next])
+  upload()
+  await output(initech, `static trust add acme.example ${pinned()}`)
+  await output(acme, `static domain check acme.example ${pinned()}`)
+})

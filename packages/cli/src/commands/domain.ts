@@ -1,5 +1,4 @@
 /** `static domain`: says which agents a domain runs. Needs no account, agent or relay. */
-import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { replaceFile } from '@static/node/files'
@@ -12,15 +11,21 @@ import { addKeyFlags, type KeyFlags } from '../agent/key.ts'
 import { addPlaceFlags, agentPlace, checkExists, type PlaceFlags } from '../agent/place.ts'
 import { examples } from '../terminal/examples.ts'
 import { commandLine, note, print, printJson, shellWord, shortTime, table } from '../terminal/output.ts'
-import { withProgress } from '../terminal/progress.ts'
-import { addFetchFlags, type FetchFlags, pinOf } from './trust.ts'
+import {
+  addFileFlag,
+  checkDomain,
+  checkTarget,
+  FILE,
+  type FileFlags,
+  publish,
+  published,
+  storeOf,
+} from './domain/file.ts'
+import { rotateCommand } from './domain/rotate.ts'
+import { addFetchFlags, type FetchFlags } from './trust.ts'
 
 interface Flags {
   readonly json?: boolean
-}
-
-interface FileFlags extends Flags {
-  readonly out: string
 }
 
 interface SignFlags extends Flags, PlaceFlags, KeyFlags {
@@ -36,7 +41,6 @@ interface RevokeFlags extends FileFlags {
   readonly all?: boolean
 }
 
-const FILE = 'static-agents.json'
 const DAYS = 30
 const MOST_DAYS = 90
 
@@ -47,6 +51,7 @@ export function domainCommand(): Command {
     .addCommand(listCommand())
     .addCommand(signCommand())
     .addCommand(revokeCommand())
+    .addCommand(rotateCommand())
     .addCommand(renewCommand())
     .addHelpText(
       'after',
@@ -139,10 +144,6 @@ ${examples('static domain renew')}`,
     .action(renew)
 }
 
-function addFileFlag(command: Command): Command {
-  return command.option('--out <file>', 'where to write the file to publish', FILE).option('--json', 'print JSON')
-}
-
 function daysOf(text: string): number {
   if (/^\d{1,2}$/.test(text) && Number(text) >= 1 && Number(text) <= MOST_DAYS) return Number(text)
   throw new InvalidArgumentError(`Expected a number of days from 1 to ${MOST_DAYS}.`)
@@ -161,20 +162,9 @@ async function init(given: string, flags: FileFlags): Promise<void> {
 }
 
 async function check(given: string, flags: Flags & FetchFlags): Promise<void> {
-  const { fetchKeys, parseRoot, proxyOf, readKeys, thumbprintOf } = await import('@static/sdk/trust')
+  const { thumbprintOf } = await import('@static/sdk/trust')
   const domain = await checkDomain(given)
-  const pin = await pinOf(flags)
-  const root = parseRoot(domain, pin === undefined ? {} : { pin })
-  const address = await addressOf(domain)
-  const fetched = await withProgress(`Fetching ${address}`, fetchKeys(root, proxyOf(process.env)))
-  if ('failed' in fetched)
-    throw StaticError.of('unavailable', `${address} is out of reach: ${fetched.failed}. Upload the file there.`)
-  const found = readKeys(root, fetched.bytes)
-  if (typeof found === 'string')
-    throw StaticError.of(
-      'invalid_request',
-      `${address} ${found}. Upload the file that \`static domain init ${domain}\` writes.`,
-    )
+  const { address, found } = await published(domain, flags)
   const keys = found.keys.map(thumbprintOf)
   const store = await storeOf(domain)
   const own = store.hasKey ? store.keySet(Date.now()) : undefined
@@ -295,42 +285,6 @@ async function renew(flags: Flags): Promise<void> {
     isNew ? 'renewed' : Date.parse(until) <= now ? 'ended: sign a new one' : 'not due',
   ])
   print(table(['AGENT', 'DOMAIN', 'UNTIL', 'RESULT'], rows))
-}
-
-/** Writes the file to publish. */
-async function publish(
-  store: DomainStore,
-  file: string,
-): Promise<{ readonly keys: readonly string[]; readonly address: string }> {
-  const { thumbprintOf } = await import('@static/sdk/trust')
-  const now = Date.now()
-  store.sweep(now)
-  replaceFile(file, store.publicFile(now), 0o644)
-  return { keys: store.keySet(now).keys.map(thumbprintOf), address: await addressOf(store.domain) }
-}
-
-async function addressOf(domain: string): Promise<string> {
-  const { DOMAIN_PATH } = await import('@static/sdk/trust')
-  return `https://${domain}${DOMAIN_PATH}`
-}
-
-/** Keeps a file of something else from being overwritten. */
-function checkTarget(out: string, domain: string): string {
-  const file = resolve(out)
-  if (!existsSync(file) || readFileSync(file, 'utf8').includes(`"issuer": "https://${domain}"`)) return file
-  throw StaticError.of('invalid_request', `${file} exists and is not the file of ${domain}. Choose another with --out.`)
-}
-
-async function checkDomain(given: string): Promise<string> {
-  const { domainOf } = await import('@static/sdk/trust')
-  const domain = domainOf(given)
-  if (domain !== undefined) return domain
-  throw StaticError.of('invalid_request', `${JSON.stringify(given)} is not a domain. Use a name like acme.example.`)
-}
-
-async function storeOf(domain: string): Promise<DomainStore> {
-  const trust = await import('@static/sdk/trust')
-  return new trust.DomainStore(userPlaces().domains, domain)
 }
 
 async function allStores(): Promise<readonly DomainStore[]> {

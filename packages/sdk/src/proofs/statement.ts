@@ -53,9 +53,9 @@ export async function signStatement(key: DomainKey, statement: Statement): Promi
 }
 
 /** Whether a JWT was signed with a key of a domain. */
-export async function isSignedWith(key: DomainKey, jwt: string): Promise<boolean> {
+export async function isSignedWith(key: IssuerKey, jwt: string): Promise<boolean> {
   try {
-    await compactVerify(jwt, await importJWK({ ...publicPart(key) }, 'EdDSA'), { algorithms: ['EdDSA'] })
+    await compactVerify(jwt, await importJWK({ ...key }, 'EdDSA'), { algorithms: ['EdDSA'] })
     return true
   } catch {
     return false

@@ -2,6 +2,8 @@
  * The keys of a domain on this machine, and what was signed with them:
  *
  *     domains/acme.example/key.json             the private key
+ *     domains/acme.example/next.json            the private key that takes its place once it is published
+ *     domains/acme.example/retired/KID.json     the public part of one that has signed before
  *     domains/acme.example/statements/ID.json   a statement that was made
  *     domains/acme.example/revoked/ID.json      one that is revoked
  *     domains/acme.example/not-before.json      everything before is revoked
@@ -14,7 +16,14 @@ import { randomBytes } from '#platform/crypto'
 import { createFile, isErrno, makeDirectories, readPrivateFile, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { toBase64url } from '../../platform/bytes.ts'
-import { type KeySet, MOST_REVOKED, revocationOf } from '../../proofs/keys.ts'
+import {
+  type IssuerKey,
+  type KeySet,
+  MOST_DOMAIN_KEYS,
+  MOST_REVOKED,
+  revocationOf,
+  thumbprintOf,
+} from '../../proofs/keys.ts'
 import {
   type DomainKey,
   domainFile,
@@ -34,7 +43,16 @@ export interface RecordedStatement extends Statement {
 /** What both kinds of records have. */
 type Entry = Pick<Statement, 'id' | 'expiresAt'>
 
+/** A key that signs no more, as long as statements that it has signed may count. */
+interface RetiredKey {
+  readonly key: IssuerKey & Pick<DomainKey, 'kid'>
+  /** In seconds. */
+  readonly expiresAt: number
+}
+
 const KEY = 'key.json'
+const NEXT = 'next.json'
+const RETIRED = 'retired'
 const NOT_BEFORE = 'not-before.json'
 const ID_BYTES = 16
 const DAY_SECONDS = 86_400
@@ -62,6 +80,61 @@ export class DomainStore {
   }
 
   /**
+   * Makes the key that is to sign from `finishRotation` on, unless it was made before. Returns its `kid`. It is in the
+   * file to publish beside the others, so that it is known before it signs.
+   *
+   * @throws {StaticError} `not_found` if the key is not on this machine, `invalid_request` if the file would have too many
+   */
+  beginRotation(now: number): string {
+    const known = this.#next()
+    if (known) return known.kid
+    if (this.keySet(now).keys.length >= MOST_DOMAIN_KEYS) {
+      const text = `${this.domain} has ${MOST_DOMAIN_KEYS} keys already. Drop those that sign no more with \`static domain rotate --drop\`.`
+      throw StaticError.of('invalid_request', text)
+    }
+    const next = makeDomainKey()
+    this.#write(NEXT, next)
+    return next.kid
+  }
+
+  /**
+   * The next key signs from now on. The one before it stays in the file until what it has signed has ended.
+   *
+   * @throws {StaticError} `not_found` if there is no next key, `invalid_request` if it is not among those that the domain
+   *   has published: its agents would be strangers
+   */
+  finishRotation(published: readonly IssuerKey[], now: number): void {
+    const next = this.#next()
+    const again = `static domain rotate ${this.domain}`
+    if (!next) {
+      throw StaticError.of(
+        'not_found',
+        `There is no next key of ${this.domain}. Make one with \`${again}\`, and publish it.`,
+      )
+    }
+    if (!published.some((key) => thumbprintOf(key) === thumbprintOf(next))) {
+      const text = `${this.domain} has not published the next key yet. Upload the file that \`${again}\` writes.`
+      throw StaticError.of('invalid_request', text)
+    }
+    const key = publicPart(this.#key()) as RetiredKey['key']
+    const expiresAt = Math.floor(now / 1000) + MOST_STATEMENT_DAYS * DAY_SECONDS
+    this.#write(join(RETIRED, `${key.kid}.json`), { key, expiresAt } satisfies RetiredKey)
+    this.#write(KEY, next)
+    rmSync(join(this.#directory, NEXT), { force: true })
+  }
+
+  /** Forgets the keys that sign no more: what they have signed is void once the file is published. */
+  dropRetired(): void {
+    rmSync(join(this.#directory, RETIRED), { recursive: true, force: true })
+  }
+
+  /** The key that was made and does not sign yet; undefined if there is none. */
+  get nextKey(): IssuerKey | undefined {
+    const next = this.#next()
+    return next && publicPart(next)
+  }
+
+  /**
    * Signs a statement about an agent and records it.
    *
    * @throws {StaticError} `not_found` if the key is not on this machine
@@ -79,8 +152,9 @@ export class DomainStore {
   }
 
   /** Whether a statement was signed with the key of the domain, here or on another machine that has it. */
-  async hasSigned(jwt: string): Promise<boolean> {
-    return await isSignedWith(this.#key(), jwt)
+  async hasSigned(jwt: string, now: number): Promise<boolean> {
+    const own = await Promise.all(this.keySet(now).keys.map((key) => isSignedWith(key, jwt)))
+    return own.includes(true)
   }
 
   /** Whether a statement is revoked, which another machine may have made. */
@@ -105,7 +179,7 @@ export class DomainStore {
   revoke(id: string, now: number): void {
     if (!STATEMENT_ID.test(id))
       throw StaticError.of('invalid_request', `${JSON.stringify(id)} is not the id of a statement.`)
-    const known = this.#all('statements').find((statement) => statement.id === id)
+    const known = (this.#all('statements') as readonly Entry[]).find((statement) => statement.id === id)
     const expiresAt = known?.expiresAt ?? Math.floor(now / 1000) + MOST_STATEMENT_DAYS * DAY_SECONDS
     if (this.#revoked(now).length >= MOST_REVOKED) {
       throw StaticError.of(
@@ -129,15 +203,23 @@ export class DomainStore {
   /** What the file to publish says. */
   keySet(now: number): KeySet {
     const revoked = this.#revoked(now).map(({ id }) => revocationOf(id))
-    return { keys: [publicPart(this.#key())], notBefore: this.#notBefore(), revoked: revoked.toSorted() }
+    const next = this.#next()
+    const key = this.#key()
+    // A crash may have left the one that signs among the others.
+    const retired = this.#retired(now).flatMap((one) => (one.key.kid === key.kid ? [] : [one.key]))
+    const keys = [publicPart(key), ...(next ? [publicPart(next)] : []), ...retired]
+    return { keys, notBefore: this.#notBefore(), revoked: revoked.toSorted() }
   }
 
   /** Deletes records of statements that have ended. */
   sweep(now: number): void {
     for (const folder of ['statements', 'revoked']) {
-      for (const { id, expiresAt } of this.#all(folder)) {
+      for (const { id, expiresAt } of this.#all(folder) as readonly Entry[]) {
         if (expiresAt * 1000 <= now) rmSync(join(this.#directory, folder, `${id}.json`), { force: true })
       }
+    }
+    for (const { key, expiresAt } of this.#all(RETIRED) as readonly RetiredKey[]) {
+      if (expiresAt * 1000 <= now) rmSync(join(this.#directory, RETIRED, `${key.kid}.json`), { force: true })
     }
   }
 
@@ -150,17 +232,27 @@ export class DomainStore {
     )
   }
 
+  #next(): DomainKey | undefined {
+    const next = this.#read(NEXT) as DomainKey | undefined
+    // A crash may have left it where it was.
+    return next?.kid === this.#key().kid ? undefined : next
+  }
+
+  #retired(now: number): readonly RetiredKey[] {
+    return (this.#all(RETIRED) as readonly RetiredKey[]).filter(({ expiresAt }) => expiresAt * 1000 > now)
+  }
+
   #revoked(now: number): readonly Entry[] {
-    return this.#all('revoked').filter(({ expiresAt }) => expiresAt * 1000 > now)
+    return (this.#all('revoked') as readonly Entry[]).filter(({ expiresAt }) => expiresAt * 1000 > now)
   }
 
   #notBefore(): number {
     return (this.#read(NOT_BEFORE) as { readonly notBefore: number } | undefined)?.notBefore ?? 0
   }
 
-  #all(folder: string): readonly Entry[] {
+  #all(folder: string): readonly unknown[] {
     return filesIn(join(this.#directory, folder)).flatMap((name) => {
-      return name.startsWith('.') ? [] : [this.#read(join(folder, name)) as Entry]
+      return name.startsWith('.') ? [] : [this.#read(join(folder, name))]
     })
   }
 

@@ -56,7 +56,8 @@ export async function renewed(dataDir: string, held: HeldStatement, domains: str
   if (expiresAt * MS - now > Math.min(WARNING_MS, life / 2)) return jwt
   const store = new DomainStore(domains, domain)
   // A revoked statement must not come back by itself, nor one that somebody else has made up become real.
-  const mayRenew = expiresAt * MS > now && store.hasKey && !store.isRevoked(held, now) && (await store.hasSigned(jwt))
+  const mayRenew =
+    expiresAt * MS > now && store.hasKey && !store.isRevoked(held, now) && (await store.hasSigned(jwt, now))
   if (!mayRenew) return jwt
   const fresh = await store.sign({ agentId, subject }, life / DAY_MS, now)
   holdStatement(dataDir, fresh)
