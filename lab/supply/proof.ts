@@ -28,8 +28,8 @@ const answer = JSON.parse(audit.stdout || '{}') as { metadata?: { vulnerabilitie
 const known = answer.metadata?.vulnerabilities?.['total']
 if (known !== undefined && known > 0) fail(audit.stdout)
 
-/** Packages that a server loads only with `--database postgres://…` or `--nats`. */
-const OPTIONAL = new Set(['pg', '@nats-io/transport-node'])
+/** Packages that a server loads only with `--database postgres://…`, `--nats` or `--file-store s3://…`. */
+const OPTIONAL = new Set(['pg', '@nats-io/transport-node', 'aws4fetch'])
 const count = (workspaces: readonly string[], without?: ReadonlySet<string>): number => {
   const places = runtimePaths(root, workspaces, without)
   return packages.filter(({ path, isNative }) => places.has(path) && !isNative).length
@@ -37,7 +37,7 @@ const count = (workspaces: readonly string[], without?: ReadonlySet<string>): nu
 const counts = (name: string, ...workspaces: string[]): string => {
   const all = count(workspaces)
   const least = count(workspaces, OPTIONAL)
-  return least === all ? `${name} ${all}` : `${name} ${least} (${all} with PostgreSQL and NATS)`
+  return least === all ? `${name} ${all}` : `${name} ${least} (${all} with PostgreSQL, NATS and S3)`
 }
 const runtime = [
   counts('relay', 'packages/relay'),

@@ -29,14 +29,31 @@ export type OpenStore = (
 /** How to reach NATS. */
 export type NatsAccess = Omit<NatsOptions, 'onState'>
 
+/** A bucket of an S3 server, and how to reach it. */
+export interface S3Access {
+  /** `https://name[:port]`; the bucket is the first part of the path. */
+  readonly endpoint: string
+  readonly region: string
+  readonly bucket: string
+  /** The start of the names of all objects, without a slash at its end; may be empty. */
+  readonly prefix: string
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+  readonly sessionToken?: string | undefined
+  /** CA of its certificate, PEM. Default: the system's. */
+  readonly ca?: string | undefined
+  /** A directory of this node for bodies on their way there. */
+  readonly spool: string
+}
+
 /** Files at this relay. */
 export interface FilesOptions {
   /** 0 picks a free port. */
   readonly port: number
   /** `https://name:port`, which agents use in place of this host and that port. */
   readonly url?: string | undefined
-  /** A directory; if several nodes share a database, one that they share as well. */
-  readonly store: string
+  /** A directory or a bucket; if several nodes share a database, one that they share as well. */
+  readonly store: string | S3Access
 }
 
 export interface RelayOptions {

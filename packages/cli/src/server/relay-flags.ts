@@ -1,7 +1,7 @@
 /** Flags of the commands that run a relay. */
-import { resolve } from 'node:path'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { ALL_TRAFFIC, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
+import { type FileStore, fileStore } from './file-store.ts'
 import { portNumber, smallCount, type StateFlags } from './flags.ts'
 
 /** Flags shared by `up` and `relay`. */
@@ -13,7 +13,7 @@ export interface RelayFlags extends StateFlags {
   readonly files: boolean
   readonly filesPort: number
   readonly filesUrl?: string
-  readonly fileStore?: string
+  readonly fileStore?: FileStore
   readonly relaySettings?: string
   readonly proxyCa?: string
   readonly origin?: readonly string[]
@@ -26,11 +26,6 @@ function filesUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol === 'https:' && url.origin === text) return text
   throw new InvalidArgumentError('Expected an HTTPS address without a path, such as https://files.example.com.')
-}
-
-function directory(text: string): string {
-  if (!/^[a-z0-9]+:\/\//.test(text)) return resolve(text)
-  throw new InvalidArgumentError('Expected a directory. Object stores are not supported yet.')
 }
 
 /** Adds the relay flags to a command. */
@@ -46,9 +41,9 @@ export function addRelayFlags(command: Command): Command {
     .option('--files-port <port>', 'TCP port of the relay, for the parts of files', portNumber, 5010)
     .option('--files-url <url>', 'where agents reach that port instead, such as a load balancer', filesUrl)
     .option(
-      '--file-store <dir>',
-      'directory of files, which nodes share (default: files in the data directory)',
-      directory,
+      '--file-store <place>',
+      'directory of files, or s3://bucket/prefix, which nodes share (default: files in the data directory)',
+      fileStore,
     )
     .option('--no-files', 'take no files')
     .option('--relay-settings <file>', 'JSON file with limits and other settings of the relay to change')

@@ -1,6 +1,7 @@
 /** Options of a relay, from its flags. */
 import { join } from 'node:path'
 import type { RelayOptions } from '@static/relay'
+import { openFileStore } from './file-store.ts'
 import type { ServeFlags } from './flags.ts'
 import { settingsOf } from './input-files.ts'
 import type { RelayFlags } from './relay-flags.ts'
@@ -17,7 +18,7 @@ export async function relayOptionsFrom(
     grpcPort: flags.grpcPort,
     quicPort: flags.quicPort,
     quicEndpoints: flags.quicEndpoints,
-    files: filesOf(flags),
+    files: await filesOf(flags),
     proxyProtocolFrom: flags.proxyProtocolFrom,
     origins: flags.origin,
     guests: flags.guests,
@@ -28,8 +29,11 @@ export async function relayOptionsFrom(
   }
 }
 
-function filesOf({ files, filesPort, filesUrl, fileStore, dataDir }: RelayFlags): RelayOptions['files'] {
-  return files ? { port: filesPort, url: filesUrl, store: fileStore ?? join(dataDir, 'files') } : undefined
+async function filesOf({ files, filesPort, filesUrl, fileStore, dataDir }: RelayFlags): Promise<RelayOptions['files']> {
+  if (!files) return undefined
+  // Of bodies on their way to a bucket, this directory has no more than open files.
+  const directory = join(dataDir, 'files')
+  return { port: filesPort, url: filesUrl, store: await openFileStore(fileStore ?? directory, directory) }
 }
 
 /** The relay's server name for agents: it must be in the certificate, and is never an IP address. */

@@ -4,19 +4,16 @@
  * directory.
  */
 import { randomBytes } from 'node:crypto'
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isErrno } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import type { ListedParts, Parts } from '../ports.ts'
+import { fullOr, isDiskNearlyFull, writeBody } from './disk.ts'
 
 const PREFIX = /^[0-9a-f]{2}$/
 const KEY = /^[0-9a-f]{32}$/
-/** Bytes written at once: fewer trips to the thread pool than one for each packet. */
-const WRITTEN_BYTES = 262_144
 const READ_BYTES = 262_144
-/** With a smaller share of the disk free, nothing more is stored. */
-const FREE_SHARE = 0.1
 
 export class DirectoryParts implements Parts {
   readonly #root: string
@@ -32,7 +29,7 @@ export class DirectoryParts implements Parts {
     try {
       const file = await open(temporary, 'wx', 0o600)
       try {
-        await write(file, body, bytes)
+        await writeBody(file, body, bytes)
         await file.sync()
       } finally {
         await file.close()
@@ -41,9 +38,7 @@ export class DirectoryParts implements Parts {
       await syncDirectory(directory)
     } catch (error) {
       await rm(temporary, { force: true })
-      throw isErrno(error, 'ENOSPC') || isErrno(error, 'EDQUOT')
-        ? StaticError.of('files_unavailable', 'The disk of the relay is full.', { cause: error })
-        : error
+      throw fullOr(error)
     }
   }
 
@@ -77,9 +72,8 @@ export class DirectoryParts implements Parts {
     }
   }
 
-  async isNearlyFull(): Promise<boolean> {
-    const { bavail, blocks } = await statfs(this.#root)
-    return bavail < FREE_SHARE * blocks
+  isNearlyFull(): Promise<boolean> {
+    return isDiskNearlyFull(this.#root)
   }
 
   #of(key: string): string {
@@ -95,32 +89,6 @@ export class DirectoryParts implements Parts {
     await syncDirectory(dirname(directory))
     await syncDirectory(this.#root)
   }
-}
-
-/** Writes a body, which must have exactly so many bytes. */
-async function write(file: FileHandle, body: AsyncIterable<Uint8Array>, bytes: number): Promise<void> {
-  let chunks: Uint8Array[] = []
-  let [held, total] = [0, 0]
-  const flush = async (): Promise<void> => {
-    for (const chunk of chunks) await writeAll(file, chunk)
-    chunks = []
-    held = 0
-  }
-  for await (const chunk of body) {
-    total += chunk.length
-    if (total > bytes) break
-    chunks.push(chunk)
-    held += chunk.length
-    if (held >= WRITTEN_BYTES) await flush()
-  }
-  if (total !== bytes) {
-    throw StaticError.of('invalid_request', `The part must have ${bytes} bytes, not ${total > bytes ? 'more' : total}.`)
-  }
-  await flush()
-}
-
-async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length;) at += (await file.write(bytes, at)).bytesWritten
 }
 
 async function syncDirectory(path: string): Promise<void> {

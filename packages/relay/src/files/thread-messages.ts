@@ -1,11 +1,12 @@
 /** Messages between the relay's thread and the one that serves the port of files. */
 import type { ErrorCode } from '@static/protocol'
+import type { S3Access } from '../options.ts'
 import type { Certificate, DueFile, PartAnswer, PartAsk, Time } from '../ports.ts'
 
 /** Options of the thread. */
 export interface FilesThreadOptions {
-  /** Where the parts are: a directory. */
-  readonly store: string
+  /** Where the parts are: a directory, or a bucket. */
+  readonly store: string | S3Access
   readonly host: string
   readonly port: number
   readonly certificate: Certificate

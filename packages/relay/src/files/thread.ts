@@ -119,7 +119,9 @@ if (!isMainThread && parentPort) {
   const port = parentPort
   const options = workerData as FilesThreadOptions
   try {
-    const thread = new FilesThread(port, openParts(options.store))
+    const failed = (error: unknown): void =>
+      port.postMessage({ type: 'failed', message: textOf(error) } satisfies FromFilesThread, [])
+    const thread = new FilesThread(port, await openParts(options.store, failed))
     port.on('message', (message: ToFilesThread) => thread.take(message))
     await thread.start(options)
   } catch (error) {
