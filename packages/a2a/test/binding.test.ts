@@ -1,5 +1,6 @@
 /** The same A2A calls over JSON-RPC with HTTPS and over a channel have the same results, field by field. */
 import assert from 'node:assert/strict'
+import { dirname } from 'node:path'
 import { after, test } from 'node:test'
 import {
   CancelTaskRequest,
@@ -18,6 +19,10 @@ import {
 } from '@a2a-js/sdk'
 import { JsonRpcTransportFactory, type RequestOptions, type Transport } from '@a2a-js/sdk/client'
 import { StaticError } from '@static/protocol'
+import type { StaticClient } from '@static/sdk'
+import { userPlaces } from '@static/sdk/account'
+import { DOMAIN_PATH, DomainStore, holdStatement, parseRoot, TrustStore } from '@static/sdk/trust'
+import { startIssuerWeb } from '@static/testkit/issuers/web'
 import { a2aTransport, pushNotifications, serveA2A } from '../src/index.ts'
 import { type A2AAgent, channelOf, ERRORS, makeAgent, messageOf, openPlace, serveHttps } from './support.ts'
 
@@ -27,6 +32,8 @@ const OPTIONS: RequestOptions = { serviceParameters: { 'A2A-Version': '1.0', tra
 console.error = () => {}
 
 const place = await openPlace()
+// The trust list of this user, which is empty until a test adds to it.
+process.env['XDG_DATA_HOME'] = dirname(place.options('client').dataDir ?? '')
 const client = await place.agent('client')
 const server = await place.agent('server')
 const [asking, serving] = await channelOf(NAME, client, server)
@@ -213,6 +220,40 @@ test('an option that there is not is refused', async () => {
 test('the user of a call is its verified sender, and service parameters travel', async () => {
   await channelTransport.sendMessage(send('message'), OPTIONS)
   assert.deepEqual(overChannel.executor.calls.at(-1), { user: client.agentId, trace: '00-trace-01' })
+})
+
+async function checkedBy(agent: StaticClient): Promise<void> {
+  for await (const { type } of agent.events()) if (type === 'proof_checked') return
+}
+
+test('the user of a call has the name that its issuer gives it, checked by the one that is called', async () => {
+  const { trust, domains } = userPlaces()
+  await using web = await startIssuerWeb()
+  const acme = new DomainStore(domains, 'acme.example')
+  acme.init()
+  web.pages.set(`acme.example${DOMAIN_PATH}`, acme.publicFile(Date.now()))
+  new TrustStore(trust).change(() => [
+    { root: parseRoot('acme.example', { pin: { address: web.address, ca: web.ca } }) },
+  ])
+  const [caller, called] = [await place.agent('caller'), await place.agent('called')]
+  const jwt = await acme.sign({ agentId: caller.agentId, subject: 'billing' }, 30, Date.now())
+  holdStatement(place.options('caller').dataDir ?? '', jwt)
+  const name = `${NAME}-proven`
+  const theirs = await called.createChannel(name)
+  const isChecked = checkedBy(called)
+  const welcome = await theirs.addMember(await caller.generateKeyPackage())
+  const own = await caller.joinChannel(name, welcome, { show: 'acme.example' })
+  await isChecked
+  const agent = makeAgent(name, called.agentId)
+  const serving = serveA2A(theirs, agent.handler, { push: agent.push })
+  const transport = await a2aTransport(own, { to: called.agentId }).create('static:', agent.card)
+  await transport.sendMessage(send('message'), OPTIONS)
+  const { user, proof } = agent.executor.calls.at(-1) ?? {}
+  assert.equal(user, caller.agentId)
+  assert.ok(proof?.state === 'checked')
+  assert.deepEqual([proof.kind, proof.name, proof.subject], ['domain', 'acme.example', 'billing'])
+  theirs.close()
+  await serving
 })
 
 test('a request that is no call gets an error of JSON-RPC, and the channel lives on', async () => {

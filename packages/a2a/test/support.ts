@@ -17,14 +17,14 @@ import {
   InMemoryPushNotificationStore,
   InMemoryTaskStore,
 } from '@a2a-js/sdk/server'
-import { type Channel, type ClientOptions, StaticClient } from '@static/sdk'
+import { type Channel, type ClientOptions, type MemberProof, StaticClient } from '@static/sdk'
 import { certificates } from '@static/testkit/certificates'
 import { startServer } from '@static/testkit/server'
 import { signUp } from '@static/testkit/server/accounts'
 import { makeClient } from '@static/testkit/server/client'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { ChannelPushNotifications } from '../src/index.ts'
+import { type A2ACaller, ChannelPushNotifications } from '../src/index.ts'
 import { makeCard } from './card.ts'
 
 /** A server and agents on it. */
@@ -72,13 +72,14 @@ export async function channelOf(name: string, owner: StaticClient, ...others: St
 
 /** What the agent is asked for decides what it does: a message, a task, one that stays open, one that is large. */
 export class Executor implements AgentExecutor {
-  /** Who called, and with which `traceparent`. */
-  readonly calls: { readonly user: string; readonly trace: unknown }[] = []
+  /** Who called, who runs the caller as far as that was checked, and with which `traceparent`. */
+  readonly calls: { readonly user: string; readonly proof?: MemberProof; readonly trace: unknown }[] = []
   readonly #open = new Map<string, () => void>()
 
   execute: AgentExecutor['execute'] = async ({ userMessage, taskId, contextId, context }, bus) => {
     const headers = context.state.get('headers') as Readonly<Record<string, unknown>> | undefined
-    this.calls.push({ user: context.user?.userName ?? '', trace: headers?.['traceparent'] })
+    const { userName = '', proof } = (context.user ?? {}) as Partial<A2ACaller>
+    this.calls.push({ user: userName, ...(proof && { proof }), trace: headers?.['traceparent'] })
     const [part] = userMessage.parts
     const words = part?.content?.$case === 'text' ? part.content.value : ''
     if (words === 'message' || words === 'large') {

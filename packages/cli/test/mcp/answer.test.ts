@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import fc from 'fast-check'
 import type { Message } from '../../src/agent/actions.ts'
+import type { MemberSummary, ProofSummary } from '../../src/agent/members.ts'
 import { Answer, type MessageEntry } from '../../src/mcp/answer.ts'
 import type { Item } from '../../src/mcp/lane.ts'
 import { MANAGE_TOOLS } from '../../src/mcp/manage-tools.ts'
@@ -20,9 +21,19 @@ const MOST_BYTES = 24 * 1024
 
 const noFile = (): ReceivedFile => ({ path: '/file', write: () => {} })
 
-function message(text: string | Uint8Array, { index = 1, identity = 'ann', id = 'a'.repeat(64) } = {}): Item {
+interface From {
+  readonly index?: number
+  readonly identity?: string
+  readonly id?: string
+  readonly proof?: ProofSummary
+}
+
+function message(
+  text: string | Uint8Array,
+  { index = 1, identity = 'ann', id = 'a'.repeat(64), proof }: From = {},
+): Item {
   const payload = Buffer.from(text as string).toString('base64')
-  const sender = { agent_id: id, fingerprint: id, identity, name: identity }
+  const sender = { agent_id: id, fingerprint: id, identity, name: identity, ...(proof && { proof }) }
   const time = new Date(0).toISOString()
   const fields = { message_id: 'f'.repeat(32), epoch: 1, time, redelivered: false, sender, payload }
   const follower = {
@@ -210,5 +221,46 @@ test('an identity that is a sentence stands in quotes, and a plain one as it is'
   assert.deepEqual(
     senders.map(({ identity }) => identity),
     ['bob', `"${liar}"`, '"b\\u{43e}b"'],
+  )
+})
+
+/** What a member may have shown: only the first is a name. */
+const PROOFS: readonly ProofSummary[] = [
+  { state: 'checked', name: 'acme.example deployer', until: '2026-12-01T00:00:00.000Z' },
+  { state: 'unchecked', name: 'claims acme.example (unchecked: no root)' },
+  { state: 'lapsed', name: 'claims acme.example (lapsed: it has expired)' },
+  { state: 'invalid', name: 'claims acme.example (invalid: its issuer did not sign it)' },
+]
+
+test('a model is told who runs a sender only if that was checked', () => {
+  const answer = new Answer(noFile)
+  for (const proof of [undefined, ...PROOFS]) assert.ok(answer.add(message('x', proof && { proof })))
+  const { senders, channels } = answer.result
+  assert.deepEqual(
+    senders.map(({ sender, run_by: name }) => [sender, name]),
+    [
+      [1, undefined],
+      [2, 'acme.example deployer'],
+    ],
+  )
+  // The same agent before and after it had shown its proof, and once that counted no more.
+  assert.deepEqual(
+    channels[0]?.entries.map((entry) => ('sender' in entry ? entry.sender : 0)),
+    [1, 2, 1, 1, 1],
+  )
+})
+
+test('a model that lists members is told who runs them only if that was checked', async () => {
+  const rows = [undefined, ...PROOFS].map((proof, at): MemberSummary => {
+    const id = String(at).padStart(64, '0')
+    const names = { agent_id: id, fingerprint: id, identity: 'ann' }
+    return { ...names, owner: false, standby: false, self: false, ...(proof && { proof }) }
+  })
+  const session = { use: (work: (agent: object) => unknown) => work({ call: () => Promise.resolve(rows) }) }
+  const members = TOOLS.find(({ name }) => name === 'members') ?? assert.fail()
+  const listed = await members.run({ channel: 'acme/support/routing' }, { session } as never)
+  assert.deepEqual(
+    (listed as { readonly members: readonly { readonly run_by?: string }[] }).members.map(({ run_by: name }) => name),
+    [undefined, 'acme.example deployer', undefined, undefined, undefined],
   )
 })
