@@ -23,6 +23,7 @@ __all__ = [
     "JoinRefused",
     "MemberUnproven",
     "ProofChecked",
+    "ProofEnding",
     "ProofLapsed",
     "Connected",
     "DecryptionFailure",
@@ -489,6 +490,19 @@ class TrustFailed:
 
 
 @dataclass(frozen=True)
+class ProofEnding:
+    """The statement of a domain about this agent ends within a week, or has ended, and cannot be renewed here.
+
+    The key of the domain is on another machine, or the statement is revoked. Have it signed again
+    (``static domain sign``). Emitted once for each statement.
+    """
+
+    type: Literal["proof_ending"] = field(default="proof_ending", init=False)
+    domain: str
+    until: datetime
+
+
+@dataclass(frozen=True)
 class WelcomeRefused:
     """A Welcome arrived that cannot be used. `channel` is empty if the relay sent no valid name."""
 
@@ -532,6 +546,7 @@ Event = Union[
     AnswerIgnored,
     InboxFull,
     TrustFailed,
+    ProofEnding,
     WelcomeRefused,
 ]
 
@@ -561,7 +576,7 @@ def _converted(name: str, value: Any, error: Callable[[Mapping[str, Any]], Stati
         return name, bytes.fromhex(value)
     if name == "proof":
         return name, proof_of(value)
-    if name == "since":
+    if name in ("since", "until"):
         return name, datetime.fromtimestamp(value / 1000, timezone.utc)
     if name == "members":
         return name, [

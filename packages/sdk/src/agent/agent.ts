@@ -263,6 +263,7 @@ export class Agent implements SessionListener, AgentServices {
     const proofs = parts.proofs?.(sign, {
       changed: () => agent.#review(),
       failed: (error) => agent.#emit({ type: 'trust_failed', error }),
+      ending: (statement) => agent.#emit({ type: 'proof_ending', ...statement }),
     })
     return {
       agentId: toHex(agentIdOf(key.publicKey)),

@@ -247,6 +247,13 @@ export type AgentEvent =
    * a warning (`logger`) says so.
    */
   | { readonly type: 'trust_failed'; readonly error: StaticError }
+  /**
+   * The statement of a domain about this agent ends within a week (a short one: within half of its life), or has ended,
+   * and cannot be renewed here: the key of the domain is on another machine, or the statement is revoked. Have it signed
+   * again (`static domain sign`). Emitted once for each statement. Without a listener for events, a warning (`logger`)
+   * says so.
+   */
+  | { readonly type: 'proof_ending'; readonly domain: string; readonly until: Date }
   /** This agent has not admitted an agent, which shows no proof that it accepts. The joiner hears only `proof_required`. */
   | {
       readonly type: 'join_refused'

@@ -35,11 +35,12 @@ export function plainError(error: unknown): PlainError {
   return { code, message, ...(docUrl !== undefined && { docUrl }), ...(cause !== undefined && { cause }) }
 }
 
-/** Converts errors and bytes in an event. */
+/** Converts errors, times and bytes in an event. */
 export function plainEvent(event: AgentEvent): unknown {
   const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
     if (value instanceof StaticError) return [name, plainError(value)]
     if (name === 'proof' && value !== undefined) return [name, plainProof(value as MemberProof)]
+    if (value instanceof Date) return [name, value.getTime()]
     return [name, value instanceof Uint8Array ? toHex(value) : value]
   })
   return Object.fromEntries(fields)

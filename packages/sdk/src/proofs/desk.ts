@@ -9,6 +9,13 @@ export interface DeskListener {
   changed(): void
   /** The trust list or the keys of issuers cannot be read or written. Told once, until that has ended. */
   failed(error: StaticError): void
+  /** A statement about this agent is about to end, or has ended, and cannot be renewed here. Told once. */
+  ending(statement: EndingStatement): void
+}
+
+export interface EndingStatement {
+  readonly domain: string
+  readonly until: Date
 }
 
 export interface ProofDesk {

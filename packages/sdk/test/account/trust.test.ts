@@ -28,6 +28,7 @@ import { openChecker } from '../../src/account/trust/open-checker.ts'
 import { isProxied, proxyOf } from '../../src/account/trust/proxy.ts'
 import { isPublicAddress } from '../../src/account/trust/public-address.ts'
 import { fileSource, githubActionsSource, renewed, statementSource } from '../../src/account/trust/sources.ts'
+import { StatementWatch } from '../../src/account/trust/statement-watch.ts'
 import { type HeldStatement, heldStatements, holdStatement } from '../../src/account/trust/statements-file.ts'
 import { TrustStore } from '../../src/account/trust/store.ts'
 import { afterFetch, NO_KEYS } from '../../src/proofs/key-state.ts'
@@ -382,6 +383,79 @@ test('an agent renews its statement where the key of the domain is, and never a 
   assert.equal(readStatement(await new DomainStore(place, './acme.example').sign(about, 1, now)), undefined)
   writeFileSync(join(agent, 'statements.json'), '["x"]')
   assert.throws(() => heldStatements(agent), /is damaged/)
+})
+
+test('an agent looks after its statement every hour, and says once that nobody here can renew it', async () => {
+  const [agent, place] = [directory('watching'), directory('watched')]
+  new TrustStore(agent).change(() => [])
+  const domain = new DomainStore(place, 'acme.example')
+  domain.init()
+  const told: string[] = []
+  let now = Date.now()
+  const delays: number[] = []
+  const watchIn = (domains: string): StatementWatch =>
+    new StatementWatch(
+      { dataDir: agent, domains },
+      {
+        now: () => now,
+        later: (milliseconds) => {
+          delays.push(milliseconds)
+          return () => delays.pop()
+        },
+        ending: ({ domain: name, expiresAt }) => told.push(`${name} ${expiresAt}`),
+      },
+    )
+  const [here, elsewhere] = [watchIn(place), watchIn(directory('elsewhere'))]
+  const sign = async (days: number): Promise<string> =>
+    await domain.sign({ agentId: alice.id, subject: 'deployer' }, days, now)
+  const endOf = (): number => heldStatements(agent)[0]?.expiresAt ?? 0
+  let watch = here
+  const later = async (time: number): Promise<void> => {
+    now += time
+    await watch.start()
+    assert.deepEqual(delays, [3_600_000])
+  }
+  await here.start()
+  holdStatement(agent, await sign(30))
+  const first = endOf()
+  await later(22 * DAY)
+  assert.equal(endOf(), first)
+  await later(1.5 * DAY)
+  assert.equal(
+    endOf(),
+    Math.floor(now / 1000) + (30 * DAY) / 1000,
+    'renewed a week before, although nobody was shown it',
+  )
+  here.stop()
+  assert.deepEqual(delays, [], 'it has stopped')
+  watch = elsewhere
+  await later(22 * DAY)
+  assert.deepEqual(told, [])
+  for (let hours = 0; hours < 3; hours++) await later(1.5 * DAY)
+  assert.deepEqual(told, [`acme.example ${endOf()}`])
+  // Once it is signed again, that begins anew. A short one is not about to end as soon as it is signed.
+  holdStatement(agent, await sign(2))
+  await later(DAY / 2)
+  assert.equal(told.length, 1)
+  await later(DAY)
+  assert.equal(told.length, 2)
+  // A file that cannot be read ends nothing.
+  writeFileSync(join(agent, 'statements.json'), '["x"]')
+  await later(DAY)
+  elsewhere.stop()
+  // One that is revoked is not renewed where its key is, so somebody has to know.
+  holdStatement(agent, await renewable())
+  domain.revokeAll(now + 1000)
+  await here.start()
+  here.stop()
+  assert.equal(told.length, 3)
+
+  async function renewable(): Promise<string> {
+    rmSync(join(agent, 'statements.json'))
+    const jwt = await sign(2)
+    now += 1.5 * DAY
+    return jwt
+  }
 })
 
 /** A token from the service of the runner, in a process that trusts this authority as it would those of the system. */

@@ -96,13 +96,17 @@ test('by default warnings end while events are read; a logger of the application
   assert.doesNotMatch([...usual.texts, ...own.texts].join(''), /PAYLOAD/)
 })
 
-test('a trust list that cannot be read is warned of while nobody reads events', () => {
+test('a trust list that cannot be read and a statement that ends are warned of while nobody reads events', () => {
   const { log, texts, time } = logOf(true)
   log.warn({ type: 'trust_failed', error: StaticError.of('store_failed', 'The disk is full.') }, undefined)
-  assert.deepEqual(texts, ['static: Proofs cannot be checked. The disk is full.'])
+  log.warn({ type: 'proof_ending', domain: 'acme.example', until: new Date(0) }, undefined)
+  assert.deepEqual(texts, [
+    'static: Proofs cannot be checked. The disk is full.',
+    'static: The statement of acme.example about this agent ends at 1970-01-01T00:00:00.000Z. Have it signed again: `static domain sign`.',
+  ])
   time.isRead = true
   log.warn({ type: 'trust_failed', error: StaticError.of('store_failed', 'The disk is full.') }, undefined)
-  assert.equal(texts.length, 1)
+  assert.equal(texts.length, 2)
 })
 
 test('a member cannot flood the log, and a logger that throws does no harm', () => {

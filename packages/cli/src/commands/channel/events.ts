@@ -2,7 +2,7 @@
 import { identityWithFingerprint, shortFingerprint } from '@static/protocol'
 import { type AgentEvent, shownProof } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
-import { note } from '../../terminal/output.ts'
+import { note, shortTime } from '../../terminal/output.ts'
 
 /** Events that explain why sending is slow. */
 const DELAYS = new Set<AgentEvent['type']>(['waiting', 'throttled', 'lagging'])
@@ -189,6 +189,8 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
       return `${event.channel}: ${name(event.member)} did not show a proof that you require${event.proof ? `; it ${shownProof(event.proof)}` : ''}. Removing it.`
     case 'trust_failed':
       return `Proofs cannot be checked: ${event.error.message}`
+    case 'proof_ending':
+      return `The statement of ${event.domain} about this agent ends at ${shortTime(event.until.toISOString())}. Have it signed again: \`static domain sign\` where the key of ${event.domain} is.`
     case 'join_refused':
       return `${event.channel}: refused agent ${shortFingerprint(event.agent)}, which asked to join with invite ${shortFingerprint(event.invite)}: ${event.reason}`
     case 'inbox_full':

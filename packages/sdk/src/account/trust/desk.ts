@@ -6,9 +6,10 @@ import { StaticError } from '@static/protocol'
 import type { DeskListener, ProofDesk } from '../../proofs/desk.ts'
 import { audienceOf, makeProof, type ProofContext, SALT_BYTES } from '../../proofs/proof.ts'
 import type { Root } from '../../proofs/roots.ts'
-import { openChecker } from './open-checker.ts'
+import { openChecker, unrefTimer } from './open-checker.ts'
 import type { Proxy } from './proxy.ts'
 import { callbackSource, fileSource, githubActionsSource, type ProofSource, statementSource } from './sources.ts'
+import { StatementWatch } from './statement-watch.ts'
 import { heldStatements } from './statements-file.ts'
 
 /** Where the proof of a client comes from, besides the statements in its directory. */
@@ -38,10 +39,19 @@ export function openProofDesk(settings: ProofSettings, sign: Signer, listener: D
   )
   // Proofs that come before the first keys are checked again once they are there. A failure was told.
   checker.start().catch(() => {})
+  const watch = new StatementWatch(settings, {
+    now: Date.now,
+    later: unrefTimer,
+    ending: ({ domain, expiresAt }) => listener.ending({ domain, until: new Date(expiresAt * MS) }),
+  })
+  void watch.start()
   return {
     check: (proof, context, unknownSince) => checker.check(proof, context, unknownSince),
     standing: (checked) => checker.standing(checked),
-    stop: () => checker.stop(),
+    stop: () => {
+      checker.stop()
+      watch.stop()
+    },
     make: async (show, context) => {
       const source = sourceOf(settings, show)
       const proof = await made(source, context, sign)
@@ -83,4 +93,5 @@ function sourceOf({ proof, dataDir, domains, environment }: ProofSettings, show:
   )
 }
 
+const MS = 1000
 const GITHUB_ACTIONS = 'github-actions'

@@ -17,6 +17,12 @@ export interface CheckerOptions {
   readonly failed?: CheckerPorts['failed']
 }
 
+/** A timer that does not keep the process alive. */
+export const unrefTimer: CheckerPorts['later'] = (milliseconds, action) => {
+  const timer = setTimeout(action, milliseconds).unref()
+  return () => clearTimeout(timer)
+}
+
 /** `changed`: see `Checker`. */
 export function openChecker(
   { directory, identity, roots, proxy, failed = () => {} }: CheckerOptions,
@@ -35,10 +41,7 @@ export function openChecker(
       failed,
       now: Date.now,
       chance: Math.random,
-      later: (milliseconds, action) => {
-        const timer = setTimeout(action, milliseconds).unref()
-        return () => clearTimeout(timer)
-      },
+      later: unrefTimer,
     },
     changed,
   )

@@ -46,20 +46,21 @@ export function statementSource(dataDir: string, domain: string, domains: string
   }
 }
 
-/**
- * A statement, or a new one in its place if it ends within a week (of a short one: within half of its life) and the
- * key of its domain is on this machine.
- */
+/** Whether a statement ends within a week (a short one: within half of its life), or has ended. */
+export function isEnding({ issuedAt, expiresAt }: Pick<HeldStatement, 'issuedAt' | 'expiresAt'>, now: number): boolean {
+  return expiresAt * MS - now <= Math.min(WARNING_MS, ((expiresAt - issuedAt) * MS) / 2)
+}
+
+/** A statement, or a new one in its place if it is about to end and the key of its domain is on this machine. */
 export async function renewed(dataDir: string, held: HeldStatement, domains: string, now: number): Promise<string> {
   const { domain, agentId, subject, issuedAt, expiresAt, jwt } = held
-  const life = (expiresAt - issuedAt) * MS
-  if (expiresAt * MS - now > Math.min(WARNING_MS, life / 2)) return jwt
+  if (!isEnding(held, now)) return jwt
   const store = new DomainStore(domains, domain)
   // A revoked statement must not come back by itself, nor one that somebody else has made up become real.
   const mayRenew =
     expiresAt * MS > now && store.hasKey && !store.isRevoked(held, now) && (await store.hasSigned(jwt, now))
   if (!mayRenew) return jwt
-  const fresh = await store.sign({ agentId, subject }, life / DAY_MS, now)
+  const fresh = await store.sign({ agentId, subject }, ((expiresAt - issuedAt) * MS) / DAY_MS, now)
   holdStatement(dataDir, fresh)
   return fresh
 }

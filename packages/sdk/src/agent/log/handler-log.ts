@@ -1,7 +1,8 @@
 /**
  * Warnings about failing handlers of the application: without them, a mistake in a handler would go unnoticed in a
  * program that does not read events. A sender can make handlers fail as often as it likes, so the warnings are limited.
- * A trust list that cannot be read is warned of as well: that shows before a program can read events.
+ * A trust list that cannot be read and a statement that ends are warned of as well: that shows before a program can read
+ * events.
  */
 import { shortFingerprint, StaticError } from '@static/protocol'
 import type { Logger, Time } from '../../ports/index.ts'
@@ -23,7 +24,7 @@ export interface HandlerFailure {
 
 type FailureEvent = Extract<
   AgentEvent,
-  { readonly type: 'handler_failed' | 'poison' | 'request_failed' | 'trust_failed' }
+  { readonly type: 'handler_failed' | 'poison' | 'request_failed' | 'trust_failed' | 'proof_ending' }
 >
 
 const WINDOW_MS = 60_000
@@ -75,15 +76,18 @@ const FAILURES: ReadonlySet<AgentEvent['type']> = new Set([
   'poison',
   'request_failed',
   'trust_failed',
+  'proof_ending',
 ] satisfies FailureEvent['type'][])
 
-/** Whether an event is about a handler, or about the trust list. */
+/** Whether an event is about a handler, the trust list or a statement. */
 export function isFailure(event: AgentEvent): event is FailureEvent {
   return FAILURES.has(event.type)
 }
 
 function sentenceOf(event: FailureEvent): string {
   if (event.type === 'trust_failed') return `Proofs cannot be checked. ${event.error.message}`
+  if (event.type === 'proof_ending')
+    return `The statement of ${event.domain} about this agent ends at ${event.until.toISOString()}. Have it signed again: \`static domain sign\`.`
   const from = `from agent ${shortFingerprint(event.sender)}`
   const place = `in channel ${event.channel}`
   if (event.type === 'request_failed')
