@@ -25,7 +25,9 @@ import { restoreBackup } from '../src/backup/restore.ts'
 import { ensurePrivateDirectory } from '../src/server/data-dir.ts'
 import { roomsOf, serveRelayControl } from '../src/server/relay-control.ts'
 
-function backUp(options: Pick<BackupOptions, 'dataDir' | 'target'> & { database?: string }): Promise<Manifest> {
+function backUp(
+  options: Pick<BackupOptions, 'dataDir' | 'target' | 'parts'> & { database?: string },
+): Promise<Manifest> {
   return makeBackup({ database: undefined, copyApi: copyDatabase, copyStoppedRelay, ...options })
 }
 
@@ -218,4 +220,59 @@ test('nobody else can read a restored secret while it is copied, whatever the mo
   assert.equal(mode & 0o777, 0o600)
   assert.deepEqual(readFileSync(to), readFileSync(from))
   assert.throws(() => copyFile(from, to, 0o600), { code: 'EEXIST' })
+})
+
+test('a backup with files has every part, and nothing else of their directory', async (t) => {
+  const { home, data, backup, target } = await scene(t)
+  const parts = join(data, 'files')
+  const key = `ab${'01'.repeat(15)}`
+  const write = (name: string, text: string): void => {
+    mkdirSync(join(parts, name, '..'), { recursive: true })
+    writeFileSync(join(parts, name), text)
+  }
+  write(`ab/${key}/0`, 'first')
+  write(`ab/${key}/1023`, 'last')
+  for (const name of [`ab/${key}/.7.0123456789abcdef.tmp`, 'ab/notes', 'README']) write(name, 'of the operator')
+  writeFileSync(join(data, 'files.sha256'), 'of another restore')
+  const full = join(home, 'full')
+  const { files } = await backUp({ dataDir: data, target: full, parts })
+  assert.deepEqual(files.map(({ name }) => name).sort(), ['api.sqlite', 'ca.pem', 'files.sha256', 'master.key'])
+  assert.deepEqual(readdirSync(join(full, 'files/ab', key)), ['0', '1023'])
+
+  await restoreBackup(full, target)
+  assert.deepEqual(readdirSync(target).sort(), ['api.sqlite', 'ca.pem', 'files', 'master.key'])
+  assert.deepEqual(readdirSync(join(target, 'files/ab')), [key])
+  assert.equal(readFileSync(join(target, 'files/ab', key, '1023'), 'utf8'), 'last')
+  assert.equal(statSync(join(target, 'files/ab', key, '0')).mode & 0o777, 0o600)
+  // A directory that the nodes share, which is in use.
+  await assert.rejects(restoreBackup(full, join(home, 'other'), parts), {
+    code: 'invalid_request',
+    message: /--file-store/,
+  })
+  await restoreBackup(full, join(home, 'other'), join(home, 'shared'))
+  assert.equal(readFileSync(join(home, 'shared/ab', key, '0'), 'utf8'), 'first')
+
+  await restoreBackup(backup, join(home, 'without'))
+  assert.ok(!existsSync(join(home, 'without/files')))
+})
+
+test('a backup with a damaged or missing part is refused before anything is restored', async (t) => {
+  const { home, data, target } = await scene(t)
+  const part = `files/ab/ab${'01'.repeat(15)}/0`
+  mkdirSync(join(data, part, '..'), { recursive: true })
+  writeFileSync(join(data, part), 'part')
+  const full = join(home, 'full')
+  await backUp({ dataDir: data, target: full, parts: join(data, 'files') })
+  const refused = async (message: RegExp): Promise<void> => {
+    await assert.rejects(restoreBackup(full, target), { code: 'store_corrupt', message })
+    assert.ok(!existsSync(target))
+  }
+  writeFileSync(join(full, part), 'tarp')
+  await refused(/0 does not match files\.sha256/)
+  rmSync(join(full, part))
+  await refused(/0 is missing/)
+  writeFileSync(join(full, part), 'part')
+  const list = readFileSync(join(full, 'files.sha256'), 'utf8')
+  writeFileSync(join(full, 'files.sha256'), list.replace('files/ab', 'files/..'))
+  await refused(/files\.sha256 does not match the manifest/)
 })

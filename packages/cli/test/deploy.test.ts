@@ -89,6 +89,21 @@ describe('every command line that deploy/ starts', () => {
   }
 })
 
+test('every relay node of a cluster has a place for files that others share, and its port is open', () => {
+  const flagsOf = (name: string): string[] =>
+    linesOf(name)
+      .filter(([command]) => command === 'relay')
+      .flatMap((words) => words.filter((word) => /^--files?-/.test(word)))
+  const compose = [5011, 5012, 5013].map((port) => [`--files-port=${port}`, '--file-store=/var/lib/static-files'])
+  assert.deepEqual(flagsOf('compose/compose.yaml'), compose.flat())
+  const published = valuesOf('ports', documentsOf('compose/compose.yaml')).flat()
+  for (const port of [5011, 5012, 5013]) assert.ok(published.includes(`${port}:${port}/tcp`))
+  assert.deepEqual(flagsOf('kubernetes/relay.yaml'), ['--file-store=/var/lib/static-files'])
+  assert.deepEqual(valuesOf('containerPort', documentsOf('kubernetes/relay.yaml')), [5000, 4433, 5010])
+  assert.ok(valuesOf('port', documentsOf('kubernetes/network-policies.yaml')).includes(5010))
+  assert.match(textOf('Dockerfile'), /-o static -g static \/var\/lib\/static \/var\/lib\/static-files$/m)
+})
+
 test('every YAML file parses', () => {
   const names = globSync('**/*.yaml', { cwd: deploy })
   assert.ok(names.length >= 9)
@@ -194,7 +209,7 @@ test('the policies of Kubernetes limit both ways what they claim to limit', () =
   const rules = ['static-api', 'static-relay', 'nats', 'static-postgres'].map(of)
   for (const rule of rules.flatMap(({ egress = [] }) => egress)) assert.ok(rule.to?.length)
   const open = rules.flatMap(({ ingress = [] }) => ingress.filter(({ from }) => from === undefined))
-  assert.deepEqual(ports(open), [4433, 5000, 8443])
+  assert.deepEqual(ports(open), [4433, 5000, 5010, 8443])
 })
 
 test('keys that lie in the checkout get neither into the image nor into git', () => {

@@ -4,6 +4,7 @@ import { collectDefaultMetrics, Counter, Histogram, Registry } from 'prom-client
 import type { StreamLimit } from './core/sessions/limits.ts'
 import { BUCKETS } from './metrics/buckets.ts'
 import { type BusSources, makeBusMetrics } from './metrics/bus.ts'
+import { type FilesSources, makeFilesMetrics } from './metrics/files.ts'
 import { type LoadSources, makeLoadMetrics } from './metrics/load.ts'
 import { type CountMessage, makeMessageMetrics } from './metrics/messages.ts'
 import { makeStoreMetrics, type StoreSources } from './metrics/store.ts'
@@ -18,7 +19,7 @@ export interface Metrics {
   text(): Promise<string>
 }
 
-export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources & BusSources): Metrics {
+export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources & BusSources & FilesSources): Metrics {
   const registry = new Registry()
   addProcessMetrics(registry, collectDefaultMetrics)
   const sent = makeMessageMetrics(registry)
@@ -38,6 +39,7 @@ export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources
   makeTrafficMetrics(registry, sources)
   makeStoreMetrics(registry, sources)
   makeBusMetrics(registry, sources)
+  makeFilesMetrics(registry, sources)
   return {
     sent,
     committed: (milliseconds) => commits.observe(milliseconds / 1000),

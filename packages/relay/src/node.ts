@@ -98,8 +98,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
       log.error({ err }, 'damaged rows in PostgreSQL: restore a backup, or promote the standby'),
   }
   const store = await openStore(options, given, (event) => made.runner?.event(event))
-  const files = (): { readonly port: number; readonly url: string } | undefined =>
-    transports.files && { port: transports.files.port, url: options.files?.url ?? '' }
+  const files = portOfFiles(transports, options)
   const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0, files }
   const { deployment } = store
   const bus = await openBus(parts, store, {
@@ -131,6 +130,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
       const { catchUps } = relay
       return bus && catchUps && options.nats && { state: bus.state, counts: bus.counts, catchUps }
     },
+    files: options.files && (() => transports.files),
     now,
     version: packageJson.version,
   })
@@ -160,6 +160,14 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
       await store.close()
     },
   }
+}
+
+/** What agents learn of the port of files, once it is open. */
+function portOfFiles(
+  transports: RelayNode['transports'],
+  { files }: RelayOptions,
+): () => { readonly port: number; readonly url: string } | undefined {
+  return () => transports.files && { port: transports.files.port, url: files?.url ?? '' }
 }
 
 /** When a certificate expires, in seconds since 1970. */

@@ -12,6 +12,7 @@ import packageJson from '../../package.json' with { type: 'json' }
 import { CANNOT_MAKE, INCOMPLETE } from '../server/data-dir.ts'
 import { takeRelayCopy } from '../server/relay-control.ts'
 import { moveFile } from './copy-file.ts'
+import { backUpParts, PARTS_LIST } from './parts.ts'
 import { type BackupFile, describeFiles, type Manifest, MANIFEST } from './manifest.ts'
 
 /** The data to back up, and the target. */
@@ -21,6 +22,8 @@ export interface BackupOptions {
   readonly database: string | undefined
   /** A directory that does not exist, or is empty. */
   readonly target: string
+  /** The directory of the parts of files, if these are wanted. */
+  readonly parts?: string | undefined
   /** How to copy the databases: the API's at any time, the relay's while no relay runs. */
   readonly copyApi: CopyDatabase
   readonly copyStoppedRelay: CopyDatabase
@@ -39,7 +42,7 @@ const OTHERS = 0o044
  * if a process holds the relay's database but does not answer, `unavailable` if a copy fails.
  */
 export async function makeBackup(options: BackupOptions): Promise<Manifest> {
-  const { dataDir, database, target, copyApi } = options
+  const { dataDir, database, target, parts, copyApi } = options
   const isPostgres = database !== undefined && isPostgresUrl(database)
   const api = isPostgres ? undefined : (database ?? join(dataDir, 'api.sqlite'))
   const hasApi = api !== undefined && existsSync(api)
@@ -61,6 +64,10 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
     if (!createFile(join(target, name), readFileSync(join(dataDir, name)), 0o600)) throw occupied(target)
     files.push({ name, mode })
   }
+  if (parts !== undefined) {
+    backUpParts(parts, target)
+    files.push({ name: PARTS_LIST, mode: '600' })
+  }
   const apiDatabase = isPostgres ? 'postgres' : hasApi ? 'sqlite' : 'none'
   const manifest = await describeFiles(target, files, { version: packageJson.version, api_database: apiDatabase })
   if (!createFile(join(target, MANIFEST), `${JSON.stringify(manifest, undefined, 2)}\n`, 0o600)) throw occupied(target)
@@ -76,7 +83,14 @@ async function copyRelay({ dataDir, copyStoppedRelay }: BackupOptions, target: s
 /** Keys, credentials and certificates. */
 function smallFiles(dataDir: string): Pick<BackupFile, 'name' | 'mode'>[] {
   return readdirSync(dataDir)
-    .filter((name) => !name.startsWith('.') && !DATABASES.test(name) && name !== INCOMPLETE && name !== MANIFEST)
+    .filter(
+      (name) =>
+        !name.startsWith('.') &&
+        !DATABASES.test(name) &&
+        name !== INCOMPLETE &&
+        name !== MANIFEST &&
+        name !== PARTS_LIST,
+    )
     .flatMap((name) => {
       const found = statSync(join(dataDir, name), { throwIfNoEntry: false })
       if (!found?.isFile()) return []

@@ -74,6 +74,16 @@ class Scene {
     return { status: response.statusCode ?? 0, body: Buffer.concat((await response.toArray()) as Buffer[]) }
   }
 
+  /** The metrics about files, without their descriptions. */
+  async metrics(): Promise<string[]> {
+    const { ca, grpcPort: port } = this.relay
+    const request = requestHttp1({ host: 'localhost', port, ca, agent: false, path: '/metrics' })
+    request.end()
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    const text = Buffer.concat((await response.toArray()) as Buffer[]).toString()
+    return text.split('\n').filter((line) => line.startsWith('static_relay_file'))
+  }
+
   /** The directories of files on the relay's disk. */
   onDisk(): string[] {
     const root = join(this.relay.directory, 'files')
@@ -100,6 +110,8 @@ for (const way of ['quic', 'grpc'] as const) {
       assert.deepEqual([status, Buffer.compare(body, part)], [200, 0])
     }
     assert.equal(scene.onDisk().length, 1)
+    const metrics = await scene.metrics()
+    assert.ok(metrics.includes('static_relay_files_open 1') && metrics.length === 7, metrics.join(' '))
     await member.request('dropFile', { channelId: scene.channelId, fileId: scene.fileId, everyone: false })
     assert.equal((await scene.part('GET', 0, undefined, sessionToken)).status, 410)
     await assert.rejects(member.request('fileStatus', scene.name), refusal('file_expired'))
