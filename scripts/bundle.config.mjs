@@ -15,6 +15,7 @@ const workers = {
   'store-worker': 'packages/relay/src/store/sqlite/thread/worker.ts',
   'crashing-store-worker': 'packages/testkit/src/crash/store-worker.ts',
   'quic-worker': 'packages/relay/src/transport/quic/worker.ts',
+  'proxy-files-thread': 'packages/relay/src/proxy/files-thread.ts',
   'files-thread': 'packages/relay/src/files/thread.ts',
   'clock-worker': 'packages/sdk/src/transport/clock-worker.ts',
   'hash-worker': 'packages/api/src/secrets/hash-worker.ts',

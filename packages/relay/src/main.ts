@@ -199,7 +199,7 @@ async function startQuic(
 }
 
 async function startFiles(
-  { host, files, certificate, namedCertificate = certificate, proxyProtocolFrom = [] }: RelayOptions,
+  { host, files, certificate, namedCertificate = certificate, proxyProtocolFrom = [], proxyCa }: RelayOptions,
   { node: { runner }, settings, log, repeats }: Listening,
 ): Promise<FilesPort | undefined> {
   if (!files) return undefined
@@ -210,6 +210,7 @@ async function startFiles(
     certificate,
     namedCertificate,
     proxyProtocolFrom,
+    proxyCa,
     bytesPerSecond: settings.files.bytesPerSecond,
     gate: runner.parts,
     failed: (reason) => repeats.note(`files ${reason}`, (failures) => log.error({ reason, failures }, 'files failed')),

@@ -22,7 +22,11 @@ export interface RelayFlags extends StateFlags {
   readonly trafficCeiling: TrafficProfileName
 }
 
-function filesUrl(text: string): string {
+/** The usual port of files. */
+export const FILES_PORT = 5010
+
+/** Reads the value of `--files-url`. */
+export function filesUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol === 'https:' && url.origin === text) return text
   throw new InvalidArgumentError('Expected an HTTPS address without a path, such as https://files.example.com.')
@@ -38,7 +42,7 @@ export function addRelayFlags(command: Command): Command {
       'number of QUIC endpoints, on consecutive ports (default: one for every two cores)',
       smallCount,
     )
-    .option('--files-port <port>', 'TCP port of the relay, for the parts of files', portNumber, 5010)
+    .option('--files-port <port>', 'TCP port of the relay, for the parts of files', portNumber, FILES_PORT)
     .option('--files-url <url>', 'where agents reach that port instead, such as a load balancer', filesUrl)
     .option(
       '--file-store <place>',

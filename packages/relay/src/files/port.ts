@@ -37,10 +37,10 @@ export class FilesPort {
   readonly #calls = new Map<number, PromiseWithResolvers<readonly string[]>>()
 
   private constructor(options: FilesPortOptions) {
-    const { store, host, port, proxyProtocolFrom, bytesPerSecond, certificate, namedCertificate } = options
+    const { store, host, port, proxyProtocolFrom, proxyCa, bytesPerSecond, certificate, namedCertificate } = options
     const certificates = { certificate: pem(certificate), namedCertificate: pem(namedCertificate) }
     this.#options = options
-    this.#thread = { store, host, port, proxyProtocolFrom, bytesPerSecond, ...certificates }
+    this.#thread = { store, host, port, proxyProtocolFrom, proxyCa, bytesPerSecond, ...certificates }
   }
 
   /** Resolves when the port is served. Throws what keeps it from being so. */

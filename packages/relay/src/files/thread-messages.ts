@@ -13,6 +13,7 @@ export interface FilesThreadOptions {
   readonly namedCertificate: Certificate
   /** Load balancers that announce their clients. */
   readonly proxyProtocolFrom: readonly string[]
+  readonly proxyCa: string | undefined
   readonly bytesPerSecond: number
 }
 

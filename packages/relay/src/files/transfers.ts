@@ -2,24 +2,20 @@
  * The requests for parts (SPEC.md, "Files"): one part in or out, each with a place, at the speed that the node allows.
  * The gate decides whether it may pass; the bytes never reach its thread.
  */
-import { constants } from 'node:http2'
 import { setTimeout as wait } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
-import { ERRORS, FILE_PART_BYTES, FILE_PART_OVERHEAD, SESSION_METADATA, StaticError } from '@static/protocol'
-import type { PartAnswer, PartAsk, PartGate, Parts, Refusal, Time } from '../ports.ts'
+import { SESSION_METADATA, StaticError } from '@static/protocol'
+import type { PartAnswer, PartAsk, PartGate, Parts, Time } from '../ports.ts'
 import type { HttpRequest } from '../transport/http2/plain.ts'
 import type { HttpResponse } from '../transport/http2/responses.ts'
+import { askOf, BUSY_MS, MAX_BODY_BYTES, refuse } from './part-request.ts'
+import { TOTAL_MS } from './part-server.ts'
 import { type Place, Places } from './places.ts'
 import type { FilesCounts } from './thread-messages.ts'
 import { Throttle } from './throttle.ts'
 
-const PATH = /^\/v1\/files\/([0-9a-f]{32})\/([0-9a-f]{32})\/(0|[1-9][0-9]{0,3})$/
-/** How long a body may pass no byte, and how long all of it may take. */
+/** How long a body may pass no byte. */
 const STALL_MS = 30_000
-const TOTAL_MS = 600_000
-const MAX_BODY_BYTES = FILE_PART_BYTES + FILE_PART_OVERHEAD
-/** When to try again if there is no place. */
-const BUSY_MS = 1000
 
 /** The limits of transfers; tests set shorter times. */
 export interface TransferLimits {
@@ -223,28 +219,6 @@ export class Transfers {
     const refused = known.code === 'internal_error' ? 'unavailable' : known.code
     refuse(response, known.code === refused ? { refused, message: known.message } : { refused })
   }
-}
-
-function askOf({ method, url = '', headers }: HttpRequest): PartAsk | Refusal {
-  const found = PATH.exec(url)
-  if (!found) return { refused: 'not_found', message: 'The path must be /v1/files/CHANNEL/FILE/PART.' }
-  const verb = method === 'PUT' ? 'put' : method === 'GET' ? 'get' : undefined
-  if (!verb) return { refused: 'method_not_allowed', message: 'Method not allowed. Allowed: GET, PUT.' }
-  const [, channel = '', file = '', part] = found
-  const token = headers[SESSION_METADATA]
-  return { verb, channel, file, part: Number(part), token: typeof token === 'string' ? token : '' }
-}
-
-/** Ends a request with a problem document. A body that is still coming is not read. */
-function refuse(response: HttpResponse, { refused, message, retryAfterMs }: Refusal): void {
-  const { status, title, help } = ERRORS[refused]
-  const isBusy = status === 429 || status === 503
-  if (isBusy) response.setHeader('retry-after', Math.max(1, Math.ceil((retryAfterMs ?? BUSY_MS) / 1000)))
-  if (refused === 'method_not_allowed') response.setHeader('allow', 'GET, PUT')
-  response.writeHead(status, { 'content-type': 'application/problem+json', 'cache-control': 'no-store' })
-  // Over HTTP/1.1, Node reads the rest of the body and drops it. Over HTTP/2 it would use up the connection's window.
-  if ('stream' in response) response.once('finish', () => response.stream.close(constants.NGHTTP2_NO_ERROR))
-  response.end(JSON.stringify({ title, status, detail: message ?? help, code: refused }))
 }
 
 function drained(response: HttpResponse, signal: AbortSignal): Promise<unknown> {

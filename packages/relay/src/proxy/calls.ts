@@ -5,6 +5,7 @@ import { decodeEnvelope } from '@static/protocol/envelope'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
 import { serverMessage, wireRefusal } from '../core/server-messages.ts'
 import type { CallHandler, Peer, PushSink, Subscription } from '../ports.ts'
+import { announce, type ProxyPorts } from './files.ts'
 import { fullCall } from './full.ts'
 import { cellReader, HELLO_ID, helloCells, requestCells } from './relay-cells.ts'
 import type { Upstream, UpstreamStream } from './upstream.ts'
@@ -24,13 +25,13 @@ interface ExchangeHandlers {
 /** Forwards calls. */
 export class ProxyCalls implements CallHandler {
   readonly #upstream: Upstream
-  readonly #grpcPort: () => number
+  readonly #ports: () => ProxyPorts
   readonly #onError: (error: unknown) => void
 
-  /** `grpcPort` is the proxy's own. */
-  constructor(upstream: Upstream, grpcPort: () => number, onError: (error: unknown) => void) {
+  /** `ports` are the proxy's own. */
+  constructor(upstream: Upstream, ports: () => ProxyPorts, onError: (error: unknown) => void) {
     this.#upstream = upstream
-    this.#grpcPort = grpcPort
+    this.#ports = ports
     this.#onError = onError
   }
 
@@ -55,7 +56,7 @@ export class ProxyCalls implements CallHandler {
     const late = setTimeout(gone, CALL_MS)
     try {
       const answer = answerOf(await promise, message.requestId)
-      if (answer.body.case === 'openSession') answer.body.value.grpcPort = this.#grpcPort()
+      if (answer.body.case === 'openSession') announce(answer.body.value, this.#ports())
       return answer
     } finally {
       clearTimeout(late)

@@ -8,6 +8,8 @@ import { RepeatLog } from '@static/node/repeat-log'
 import { ExcessLog } from '../excess-log.ts'
 import type { Certificate } from '../ports.ts'
 import { ProxyCalls } from './calls.ts'
+import { ProxyFiles, type ProxyPorts } from './files.ts'
+import type { FilesUpstream } from './forwarder.ts'
 import { greet } from './greeting.ts'
 import { QuicUpstream } from './quic-upstream.ts'
 import { ProxySessions } from './sessions.ts'
@@ -29,14 +31,26 @@ export interface ProxyOptions {
     readonly ca: string
     readonly clientCertificate: Certificate
   }
+  /** The port of files, and the addresses of the relay's. Without it, agents get `files_unavailable`. */
+  readonly files?: ProxyFilesOptions | undefined
   /** Number of QUIC connections, shared by all agents. */
   readonly connections?: number | undefined
   readonly origins?: readonly string[] | undefined
   readonly log: LogOptions
 }
 
+export interface ProxyFilesOptions {
+  /** 0 picks a free port. */
+  readonly port: number
+  /** `https://name:port`, which agents use in place of this host and that port. */
+  readonly url?: string | undefined
+  readonly relay: FilesUpstream['addresses']
+}
+
 export interface RunningProxy {
   readonly grpcPort: number
+  /** Undefined if it forwards no files. */
+  readonly filesPort: number | undefined
   renew(certificate: Certificate): void
   close(): Promise<void>
 }
@@ -68,13 +82,18 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const excess = new ExcessLog(log, () => performance.now())
   // Agents connect only once it is set.
   let grpcPort = 0
-  const sessions = new ProxySessions(upstream, () => grpcPort, onError)
+  let files: ProxyFiles | undefined
+  const ports = (): ProxyPorts => ({ grpc: grpcPort, files: files?.port ?? 0, filesUrl: options.files?.url ?? '' })
+  const sessions = new ProxySessions(upstream, ports, onError)
   let stopping = false
   try {
     await reach(upstream, onError).catch((error: unknown) => {
       if (!isAbsent(error)) throw error
       log.warn({ err: error, relay: place }, 'the relay cannot be reached: the proxy is not ready and keeps trying')
     })
+    files = await openFiles(options, (reason) =>
+      repeats.note(`files ${reason}`, (failures) => log.warn({ reason, failures }, 'forwarding files failed')),
+    )
     const grpc: GrpcTransport = await startGrpcTransport(
       {
         host: options.host,
@@ -91,25 +110,43 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         },
       },
       sessions.streams(() => grpc),
-      new ProxyCalls(upstream, () => grpcPort, onError),
+      new ProxyCalls(upstream, ports, onError),
     )
     grpcPort = grpc.port
-    log.info({ name, grpc: grpc.port, relay: place }, 'proxy ready')
+    log.info({ name, grpc: grpc.port, files: files?.port, relay: place }, 'proxy ready')
     return {
       grpcPort: grpc.port,
-      renew: (certificate) => grpc.renew(certificate),
+      filesPort: files?.port,
+      renew: (certificate) => {
+        grpc.renew(certificate)
+        files?.renew(certificate)
+      },
       close: async () => {
         stopping = true
         log.info('proxy stopping')
-        await grpc.stop()
+        await Promise.all([grpc.stop(), files?.close()])
         await upstream.close()
         log.info('proxy stopped')
       },
     }
   } catch (error) {
+    await files?.close()
     await upstream.close()
     throw error
   }
+}
+
+async function openFiles(
+  { files, host, certificate: { cert, key }, proxyProtocolFrom = [], name, relay }: ProxyOptions,
+  failed: (reason: string) => void,
+): Promise<ProxyFiles | undefined> {
+  if (!files) return undefined
+  const { ca, clientCertificate } = relay
+  const upstream = { addresses: files.relay, serverName: name, ca, clientCertificate }
+  return await ProxyFiles.open(
+    { host, port: files.port, certificate: { cert, key }, proxyProtocolFrom, upstream },
+    failed,
+  )
 }
 
 async function reach(upstream: QuicUpstream, onError: (error: unknown) => void): Promise<void> {

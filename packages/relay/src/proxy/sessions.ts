@@ -22,6 +22,7 @@ import type { FullTransport, Peer, StreamHandler, StreamId, Transport } from '..
 import { heaviest } from '../runner/heaviest.ts'
 import { Shaping } from '../session/shaping.ts'
 import { DEFAULT_SETTINGS, type Settings } from '../settings.ts'
+import { announce, type ProxyPorts } from './files.ts'
 import { fullSession } from './full.ts'
 import { HELLO_ID, helloCells, loneCell, requestCells } from './relay-cells.ts'
 import type { Upstream, UpstreamStream } from './upstream.ts'
@@ -63,22 +64,22 @@ export class ProxySessions {
   readonly #shaping = new Shaping(() => false)
   readonly #onError: (error: unknown) => void
   readonly #settings: Settings
-  readonly #grpcPort: () => number
+  readonly #ports: () => ProxyPorts
   #lastStream = 0
   #joiningBytes = 0
 
   /**
-   * Limits incomplete envelopes as a relay would, because the relay behind it sees only complete ones. `grpcPort` is
-   * the proxy's own, which agents learn: they cannot reach the relay's at this host.
+   * Limits incomplete envelopes as a relay would, because the relay behind it sees only complete ones. `ports` are the
+   * proxy's own, which agents learn.
    */
   constructor(
     upstream: Upstream,
-    grpcPort: () => number,
+    ports: () => ProxyPorts,
     onError: (error: unknown) => void,
     settings: Settings = DEFAULT_SETTINGS,
   ) {
     this.#upstream = upstream
-    this.#grpcPort = grpcPort
+    this.#ports = ports
     this.#onError = onError
     this.#settings = settings
   }
@@ -214,7 +215,7 @@ export class ProxySessions {
     if (message.body.case === 'openSession') {
       const { profile, cellsPerSecond } = session.traffic
       session.open = true
-      message.body.value.grpcPort = this.#grpcPort()
+      announce(message.body.value, this.#ports())
       session.fromAgent.limit = ENVELOPE_LIMITS.member
       session.paced = paceOf(profile, cellsPerSecond) !== undefined
       this.#shaping.begin(session.id, transport, profile, cellsPerSecond)

@@ -46,6 +46,11 @@ class Scene {
     return new Scene(relay, jwt, owner, member, channelId)
   }
 
+  /** The port that agents are told: that of the proxy, if there is one. */
+  get filesPort(): number {
+    return this.relay.proxyFilesPort || this.relay.filesPort
+  }
+
   get name(): { channelId: Uint8Array; fileId: Uint8Array; visible: boolean } {
     const { channelId, fileId } = this
     return { channelId, fileId, visible: false }
@@ -65,7 +70,10 @@ class Scene {
 
   async part(method: 'PUT' | 'GET', part: number, body?: Uint8Array, token = this.token): Promise<Answered> {
     const path = `/v1/files/${toHex(this.channelId)}/${toHex(this.fileId)}/${part}`
-    const { ca, filesPort: port } = this.relay
+    const {
+      relay: { ca },
+      filesPort: port,
+    } = this
     const length = body && { 'content-length': String(body.length) }
     const headers = { 'static-session': token, ...length }
     const request = requestHttp1({ host: 'localhost', port, ca, agent: false, method, path, headers })
@@ -92,13 +100,13 @@ class Scene {
   }
 }
 
-for (const way of ['quic', 'grpc'] as const) {
+for (const way of ['quic', 'grpc', 'proxy'] as const) {
   test(`${way}: a file goes through a relay, part by part, until it was dropped`, async (t) => {
     const relay = await startTestRelay(way, { files: true })
     t.after(() => relay.close())
     const scene = await Scene.open(relay)
     const { owner, member } = scene
-    assert.equal(owner.opened?.filesPort, relay.filesPort)
+    assert.equal(owner.opened?.filesPort, scene.filesPort)
     assert.deepEqual(await scene.begin(), [0])
     assert.equal((await scene.part('PUT', 1, scene.parts[1])).status, 204)
     await assert.rejects(scene.send(), refusal('file_incomplete'))

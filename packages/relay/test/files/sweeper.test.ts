@@ -33,6 +33,7 @@ async function openPort(t: TestContext, store: string): Promise<FilesPort> {
     certificate: named,
     namedCertificate: named,
     proxyProtocolFrom: [],
+    proxyCa: undefined,
     bytesPerSecond: 1_000_000,
     gate: CLOSED,
     failed: (message) => failures.push(message),

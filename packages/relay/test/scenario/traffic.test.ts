@@ -137,7 +137,7 @@ void test('unfinished envelopes are bounded at a proxy too: in time, and across 
   const settings = settingsFrom({ session: { stallMs: 100 }, streams: { joiningBytes: 10_000 } })
   const agents = new ProxySessions(
     upstream,
-    () => 0,
+    () => ({ grpc: 1, files: 0, filesUrl: '' }),
     () => {},
     settings,
   ).streams(() => transport)

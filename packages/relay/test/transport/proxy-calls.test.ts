@@ -19,6 +19,7 @@ import { ProxyCalls } from '../../src/proxy/calls.ts'
 import { ProxySessions } from '../../src/proxy/sessions.ts'
 import type { Upstream, UpstreamHandlers } from '../../src/proxy/upstream.ts'
 
+const PORTS = { grpc: 1, files: 0, filesUrl: '' }
 const PEER: Peer = { transport: 'grpc', form: 'protobuf', address: '198.51.100.7', proxy: false }
 
 /** A relay that the test speaks for: what came on the last stream, and what to send on it. */
@@ -71,7 +72,7 @@ const BUSY = { reason: CloseReason.SHUTDOWN, error: { code: 'rate_limited', mess
 
 void test('a proxy marks the streams of unary calls, and no others', async () => {
   const upstream = new FakeUpstream()
-  const calls = new ProxyCalls(upstream, () => 1, unexpected)
+  const calls = new ProxyCalls(upstream, () => PORTS, unexpected)
   upstream.onRequest = () => upstream.send({ requestId: 5n, body: { case: 'getChallenge', value: {} } })
   assert.equal((await calls.call(PEER, CHALLENGE)).body.case, 'getChallenge')
   assert.equal(upstream.isForCall, true)
@@ -80,14 +81,14 @@ void test('a proxy marks the streams of unary calls, and no others', async () =>
   const { promise, resolve } = Promise.withResolvers<void>()
   pushing.onRequest = resolve
   const resume = create(ClientMessageSchema, { requestId: 1n, body: { case: 'resume', value: {} } })
-  new ProxyCalls(pushing, () => 1, unexpected).subscribe(PEER, resume, { write: () => true, end: () => {} })
+  new ProxyCalls(pushing, () => PORTS, unexpected).subscribe(PEER, resume, { write: () => true, end: () => {} })
   await promise
   assert.equal(pushing.isForCall, false)
 })
 
 void test('a call on a stream that the relay closes is answered with the reason', async () => {
   const upstream = new FakeUpstream()
-  const calls = new ProxyCalls(upstream, () => 1, unexpected)
+  const calls = new ProxyCalls(upstream, () => PORTS, unexpected)
   upstream.onRequest = () => upstream.send({ body: { case: 'sessionClosing', value: BUSY } })
   const { body, requestId } = await calls.call(PEER, CHALLENGE)
   assert.ok(body.case === 'error')
@@ -103,7 +104,7 @@ void test('a proxy leaves a node that ends sessions, not one that does not let a
   for (const isOpen of [false, true]) {
     const upstream = new FakeUpstream()
     const transport: Transport = { write: () => {}, pace: () => {}, end: () => {}, stop: () => Promise.resolve() }
-    const sessions = new ProxySessions(upstream, () => 1, unexpected).streams(() => transport)
+    const sessions = new ProxySessions(upstream, () => PORTS, unexpected).streams(() => transport)
     const id = sessions.opened(PEER)
     assert.ok(id !== undefined)
     sessions.received(id, cutEnvelope(encodeEnvelope('protobuf', ClientMessageSchema, CHALLENGE)))
@@ -125,7 +126,7 @@ void test('an agent behind a proxy cannot say what its stream is for', async () 
   const transport: Transport = { write: () => {}, pace: () => {}, end: () => resolve(), stop: () => Promise.resolve() }
   const sessions = new ProxySessions(
     upstream,
-    () => 1,
+    () => PORTS,
     (error) => errors.push(error),
   ).streams(() => transport)
   upstream.onRequest = resolve

@@ -35,7 +35,7 @@ function makeWorld(joiningBytes: number): World {
   const settings = settingsFrom({ streams: { joiningBytes } })
   const proxy = new ProxySessions(
     upstream,
-    () => 1,
+    () => ({ grpc: 1, files: 0, filesUrl: '' }),
     () => {},
     settings,
   )

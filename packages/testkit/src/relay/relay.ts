@@ -27,6 +27,8 @@ export interface TestRelay {
   readonly quicPorts: readonly number[]
   /** The port of files; 0 if it takes none. */
   readonly filesPort: number
+  /** That of the proxy in front of it. */
+  readonly proxyFilesPort: number
   /** The gRPC port that agents reach in a way of connecting: that of the relay, or that of the proxy. */
   grpcPortOf(way: Exclude<Way, 'mixed'>): number
   /** A wire to the relay, in its default way. */
@@ -97,7 +99,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
   filesPort = relay.filesPort ?? 0
   const [quicPort = 0] = quicPorts
   const needsProxy = way === 'proxy' || way === 'mixed'
-  const proxy = needsProxy ? await startTestProxy(quicPort) : undefined
+  const proxy = needsProxy ? await startTestProxy(quicPort, filesPort) : undefined
   const wires: Record<Exclude<Way, 'mixed'>, () => Wire> = {
     quic: () => quicWire({ port: quicPort, ca }),
     grpc: () => grpcWire({ port: grpcPort, ca }),
@@ -114,6 +116,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
     grpcPort,
     quicPorts,
     filesPort,
+    proxyFilesPort: proxy?.filesPort ?? 0,
     grpcPortOf,
     wire: () => {
       turn++
@@ -151,8 +154,8 @@ async function untilServed(wire: Wire): Promise<void> {
   }
 }
 
-/** Starts a proxy in front of the relay that listens on this QUIC port. */
-async function startTestProxy(quicPort: number): ReturnType<typeof startProxy> {
+/** Starts a proxy in front of the relay that listens on these ports; 0 if it takes no files. */
+async function startTestProxy(quicPort: number, filesPort: number): ReturnType<typeof startProxy> {
   const { authority, named: certificate, client: clientCertificate } = await certificates()
   return startProxy({
     name: 'localhost',
@@ -160,6 +163,7 @@ async function startTestProxy(quicPort: number): ReturnType<typeof startProxy> {
     grpcPort: 0,
     certificate,
     relay: { addresses: [{ host: 'localhost', port: quicPort }], ca: authority.cert, clientCertificate },
+    files: filesPort === 0 ? undefined : { port: 0, relay: [{ host: 'localhost', port: filesPort }] },
     log: LOG,
   })
 }

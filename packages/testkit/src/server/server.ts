@@ -145,7 +145,7 @@ export function proxyWords({ workspace, quicPort, client, grpcPort = 0 }: ProxyP
   const relay = `quic://localhost:${quicPort}`
   const shown = { 'client-cert': client.cert, 'client-key': client.key }
   const flags = { host: 'localhost', 'grpc-port': grpcPort, cert, key, relay, 'relay-ca': caFile, ...shown }
-  return ['proxy', '--json', ...words(flags)]
+  return ['proxy', '--json', '--no-files', ...words(flags)]
 }
 
 function serverWords(options: ServerOptions): string[] {
