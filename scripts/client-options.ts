@@ -11,7 +11,7 @@ const TYPES = {
   bytes: ['Uint8Array | string', 'Union[bytes, str, None]'],
   key: ['KeySource', 'Union[KeyFile, Passphrase, None]'],
   texts: ['readonly string[]', 'Optional[Sequence[str]]'],
-  proof: ['ProofOption', 'Union[ProofFile, str, None]'],
+  proof: ['ProofOption', 'Union[ProofFile, Mint, str, None]'],
   logger: ['Logger | false', 'Union[Logger, Literal[False], None]'],
   flag: ['boolean', 'bool'],
   integer: ['number', 'Optional[int]'],
@@ -74,7 +74,7 @@ from __future__ import annotations
 from typing import Literal, Optional, Sequence, Union
 
 from ._handler_log import Logger
-from ._options import KeyFile, Passphrase, Path, ProofFile, Request, absolute, key_source, milliseconds, proof_source, request
+from ._options import KeyFile, Mint, Passphrase, Path, ProofFile, Request, absolute, key_source, milliseconds, proof_source, request
 
 
 class Configured:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Optional, Sequence, Union
 
 from ._handler_log import Logger
-from ._options import KeyFile, Passphrase, Path, ProofFile, Request, absolute, key_source, milliseconds, proof_source, request
+from ._options import KeyFile, Mint, Passphrase, Path, ProofFile, Request, absolute, key_source, milliseconds, proof_source, request
 
 
 class Configured:
@@ -77,7 +77,7 @@ class Configured:
         receipts: Optional[Literal["off", "delivered", "settled"]] = None,
         key: Union[KeyFile, Passphrase, None] = None,
         roots: Optional[Sequence[str]] = None,
-        proof: Union[ProofFile, str, None] = None,
+        proof: Union[ProofFile, Mint, str, None] = None,
         logger: Union[Logger, Literal[False], None] = None,
         fallback: bool = True,
         grpc_port: Optional[int] = None,

@@ -59,6 +59,8 @@ class BaseConnection(Generic[AnyCall]):
         self._wakers: List[Callable[[], None]] = []
         #: Called before the driver is asked to close the client.
         self._closers: List[Callable[[], None]] = []
+        #: Gets a token for a proof.
+        self.mint: Callable[[Mapping[str, Any]], None] = lambda header: None
         self._failure: Optional[Callable[[], StaticError]] = None
         self._death: Optional[Callable[[], StaticError]] = None
         self._closing = False
@@ -222,6 +224,8 @@ class BaseConnection(Generic[AnyCall]):
             hear = self._hearers.get(header["call"])
             if hear is not None:
                 hear(header, data)
+        elif header["event"] == "mint":
+            self.mint(header)
         elif header["event"] == "died":
             self._death = lambda: self.error(header["error"])
             self._wake()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, Literal, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Awaitable, Callable, Dict, Literal, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ._handler_log import HandlerLog, Logger
 from .errors import make_error
@@ -15,6 +15,10 @@ Show = Union[str, Literal[True], None]
 Require = Union[str, Sequence[str], None]
 #: Path of a file or directory.
 Path = Union[str, "os.PathLike[str]"]
+
+#: A function that gets a token for an audience; in asyncio, it may be a coroutine function.
+Mint = Callable[[str], Union[str, Awaitable[str]]]
+
 
 @dataclass(frozen=True)
 class KeyFile:
@@ -47,6 +51,8 @@ class Request(NamedTuple):
     #: The API whose pages explain errors until the driver reports which one it uses.
     api_url: Optional[str]
     log: HandlerLog
+    #: The function of ``proof``.
+    mint: Optional[Mint]
 
     def fields(self) -> Mapping[str, Any]:
         """The fields of the call."""
@@ -62,6 +68,9 @@ def request(
 ) -> Request:
     """The options that are given; an empty API key means none."""
     given = {name: value for name, value in options.items() if value is not None}
+    mint = given.get("proof")
+    if callable(mint):
+        given["proof"] = {"mint": True}
     if given.get("apiKey") == "":
         given["apiKey"] = None
     explaining = given.get("apiUrl") or os.environ.get("STATIC_API_URL")
@@ -71,6 +80,7 @@ def request(
         environment=_environment(os.environ),
         api_url=explaining if isinstance(explaining, str) and explaining else None,
         log=HandlerLog(logger),
+        mint=mint if callable(mint) else None,
     )
 
 
@@ -92,12 +102,12 @@ def key_source(key: object) -> Optional[Dict[str, Optional[str]]]:
     raise TypeError(f"key must be a KeyFile or a Passphrase, not {type(key).__name__}")
 
 
-def proof_source(proof: object) -> Union[Dict[str, Optional[str]], str, None]:
-    if proof is None or isinstance(proof, str):
+def proof_source(proof: Union[ProofFile, Mint, str, None]) -> Union[Dict[str, Optional[str]], Mint, str, None]:
+    if proof is None or isinstance(proof, str) or callable(proof):
         return proof
     if isinstance(proof, ProofFile):
         return {"file": absolute(proof.path)}
-    raise TypeError(f'proof must be a ProofFile or "github-actions", not {type(proof).__name__}')
+    raise TypeError(f'proof must be a ProofFile, a function or "github-actions", not {type(proof).__name__}')
 
 
 def proving(show: Show = None, require: Require = None) -> Dict[str, Any]:

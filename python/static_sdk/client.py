@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Generic, List, Literal, Mapping, Optiona
 from ._closing import Closing
 from ._connection import Call, Connection
 from ._configured import Configured
+from ._minting import mint_with
 from ._options import Request, Require, Show, proving
 from ._values import IssuedInvite, as_bytes, invite_of, token_text
 from .channel import Channel
@@ -91,6 +92,8 @@ class StaticClient(Configured, Closing):
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
         self._connection = Connection(request.api_url, request.log, self._is_low_level)
+        if request.mint is not None:
+            mint_with(self._connection, request.mint)
         try:
             told, _ = self._connection.call("connect", request.identity or b"", **request.fields())
         except BaseException:

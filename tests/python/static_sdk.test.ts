@@ -3,6 +3,9 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { userPlaces } from '@static/sdk/account'
+import { parseRoot, TrustStore } from '@static/sdk/trust'
+import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
 import { makeClient } from '@static/testkit/server/client'
 import { signUp } from '@static/testkit/server/accounts'
 import { type Server, startServer } from '@static/testkit/server'
@@ -29,6 +32,7 @@ const SHORT = [
     'driver.DriverTest.test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment',
     'driver.DriverTest.test_compiled_code_is_kept_only_where_this_user_alone_can_write',
     'options.AccountTest',
+    'proofs',
     'manager.ManagerTest.test_a_guest_joins_with_a_token_and_both_send',
     'surface.SurfaceTest.test_a_client_invites_and_joins',
     'surface.SurfaceTest.test_payloads_that_are_too_long_or_not_bytes_are_refused',
@@ -40,6 +44,7 @@ let server: Server
 let home: string
 let installed: string
 let apiKey: string
+let issuer: OidcIssuer
 
 before(async () => {
   workspace = await makeWorkspace()
@@ -52,12 +57,15 @@ before(async () => {
     settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
   }
   const options = { workspace, dataDir, command: 'up', settings, relay, logLevel: 'silent' } as const
-  ;[server] = await Promise.all([startServer(options), install(installed)])
+  ;[server, , issuer] = await Promise.all([startServer(options), install(installed), startOidcIssuer()])
+  const pin = { address: issuer.address, ca: issuer.ca }
+  new TrustStore(userPlaces({ HOME: home }).trust).change(() => [{ root: parseRoot(`oidc:${issuer.issuer}`, { pin }) }])
   using client = makeClient(server.url, readFileSync(join(dataDir, 'ca.pem'), 'utf8'))
   apiKey = (await signUp(client)).api_key.key
 })
 
 after(async () => {
+  await issuer[Symbol.asyncDispose]()
   await server[Symbol.asyncDispose]()
   workspace[Symbol.dispose]()
 })
@@ -87,6 +95,7 @@ async function runTests(words: readonly string[], ...paths: readonly string[]): 
     apiUrl: server.url,
     ca: join(home, '.local/share/static/server/ca.pem'),
     apiKey,
+    issuer: { address: issuer.address, ca: issuer.caFile },
     directory: workspace.directory(`agents-${words.length}`),
   }
   const env = {

@@ -14,6 +14,7 @@ from ..events import Event, event_of
 from ._closing import Closing
 from ._connection import Call, Connection
 from ._inbox import Inbox
+from ._minting import mint_with
 from .channel import Channel
 
 Item = TypeVar("Item")
@@ -117,6 +118,8 @@ class StaticClient(Connecting):
         self._was_connected = True
         request = self._request
         connection = self._opening = await Connection.open(request.api_url, request.log)
+        if request.mint is not None:
+            mint_with(connection, request.mint)
         try:
             told, _ = await connection.call("connect", request.identity or b"", **request.fields())
         except BaseException:

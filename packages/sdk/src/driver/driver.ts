@@ -7,13 +7,15 @@ import type { Channel } from '../public/channel.ts'
 import { type JoinOffer, StaticClient } from '../public/client.ts'
 import type { AgentEvent } from '../agent/events.ts'
 import { resolveSettings } from '../public/settings.ts'
+import type { ProofOption } from '../account/trust/desk.ts'
 import type { SendOptions } from '../public/options/channel-options.ts'
 import type { Answer } from '../public/envelope.ts'
 import { AskCalls, plainAnswer } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
 import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
-import type { Call, CallResult, ChannelRef, Notice, Tell } from './pipe-protocol.ts'
+import type { Call, CallResult, ChannelRef, DriverOptions, Notice, Tell } from './pipe-protocol.ts'
+import { Minting } from './minting.ts'
 import { PendingCalls } from './pending-calls.ts'
 import type { PipeFrame } from './pipe-frame.ts'
 import { given, plainError, plainEvent } from './plain.ts'
@@ -37,6 +39,7 @@ export class Driver {
   readonly #offers = new HeldOffers<JoinOffer>()
   readonly #pending = new PendingCalls()
   readonly #askCalls: AskCalls
+  readonly #minting: Minting
   #connecting: Promise<unknown> | undefined
   #isClosed = false
   /** The program has reported which messages its readers have seen. */
@@ -46,6 +49,7 @@ export class Driver {
   constructor(tell: Tell) {
     this.#tell = tell
     this.#askCalls = new AskCalls(tell)
+    this.#minting = new Minting(tell)
   }
 
   /** Handles a frame from the program. */
@@ -66,6 +70,7 @@ export class Driver {
 
   /** Shuts the client down, even one that is still connecting. */
   async close(): Promise<void> {
+    this.#minting.close()
     this.#isClosed = true
     await this.#connecting?.catch(() => {})
     // The program may have been killed after its readers saw any of these.
@@ -90,6 +95,8 @@ export class Driver {
         return this.#held(notice.on).reading.handled(notice.token, notice.error, notice.isUnfit === true)
       case 'answered':
         return this.#askCalls.answered(notice.token, notice.error)
+      case 'minted':
+        return this.#minting.minted(notice.token, notice.jwt, notice.error)
       case 'cancel':
         return this.#pending.cancel(notice.call)
     }
@@ -178,13 +185,23 @@ export class Driver {
 
   async #connect(call: Extract<Call, { readonly do: 'connect' }>, bytes: Uint8Array): Promise<unknown> {
     // The program warns about its handlers itself: it has their stacks.
-    const options = { ...call.options, ...(call.hasIdentity ? { identity: bytes } : {}), logger: false as const }
+    const { proof, ...plain } = call.options
+    const options = {
+      ...plain,
+      ...(proof !== undefined && { proof: this.#proofOf(proof) }),
+      ...(call.hasIdentity ? { identity: bytes } : {}),
+      logger: false as const,
+    }
     const settings = resolveSettings(options, call.environment)
     this.#client = await StaticClient.open(settings)
     void this.#client.died.then((error) => this.#tell({ event: 'died', error: plainError(error) }))
     if (this.#isClosed) throw StaticError.of('closed')
     const { agentId, apiUrl } = this.#client
     return { agentId, fingerprint: this.#client.fingerprint(), apiUrl: apiUrl ?? null }
+  }
+
+  #proofOf(proof: Exclude<DriverOptions['proof'], undefined>): ProofOption {
+    return typeof proof === 'object' && 'mint' in proof ? (audience) => this.#minting.mint(audience) : proof
   }
 
   async #next(on: number): Promise<unknown> {

@@ -10,9 +10,12 @@ import type { ClientOptions } from '../gen/client-options.ts'
 import type { Environment } from '../account/places.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
-/** The options of a client. Keyrings and loggers consist of functions, which a program in another language cannot pass. */
+/**
+ * The options of a client. Keyrings and loggers consist of functions, which a program in another language cannot pass. Of
+ * a function that gets tokens, it says that there is one: the driver asks with `mint`.
+ */
 export type DriverOptions = Omit<ClientOptions, 'identity' | 'key' | 'logger' | 'proof'> & {
-  readonly proof?: Exclude<ProofOption, (...args: never[]) => unknown>
+  readonly proof?: Exclude<ProofOption, (...args: never[]) => unknown> | { readonly mint: true }
   readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
 }
 
@@ -172,6 +175,8 @@ export type Notice =
       readonly token: number
       readonly error?: { readonly code?: string; readonly message: string }
     }
+  /** The token for an audience, or why the program has none. */
+  | { readonly do: 'minted'; readonly token: number; readonly jwt?: string; readonly error?: string }
   /**
    * Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `reached`, `catchUp`, `handle` or `serve`, which is
    * still answered.
@@ -230,6 +235,8 @@ export type DriverMessage =
   | { readonly event: 'cancelled'; readonly call: number; readonly token: number }
   /** A requested payload will not come. */
   | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: PlainError }
+  /** The program is to get a token for a proof: `minted` answers. */
+  | { readonly event: 'mint'; readonly token: number; readonly audience: string }
   /** The manager no longer answers join requests. */
   | { readonly event: 'died'; readonly error: PlainError }
 

@@ -27,7 +27,13 @@ import { DomainStore, domainsIn } from '../../src/account/trust/domain-store.ts'
 import { openChecker } from '../../src/account/trust/open-checker.ts'
 import { isProxied, proxyOf } from '../../src/account/trust/proxy.ts'
 import { isPublicAddress } from '../../src/account/trust/public-address.ts'
-import { fileSource, githubActionsSource, renewed, statementSource } from '../../src/account/trust/sources.ts'
+import {
+  callbackSource,
+  fileSource,
+  githubActionsSource,
+  renewed,
+  statementSource,
+} from '../../src/account/trust/sources.ts'
 import { StatementWatch } from '../../src/account/trust/statement-watch.ts'
 import { type HeldStatement, heldStatements, holdStatement } from '../../src/account/trust/statements-file.ts'
 import { TrustStore } from '../../src/account/trust/store.ts'
@@ -457,6 +463,27 @@ test('an agent looks after its statement every hour, and says once that nobody h
     return jwt
   }
 })
+
+test(
+  'a function that gets tokens fails in its own words, and is not waited for forever',
+  { timeout: 20_000 },
+  async (t) => {
+    const fails = async (mint: () => unknown, code: string, message: RegExp): Promise<void> => {
+      await assert.rejects(callbackSource(mint as () => string).mint('a'), { code, message })
+    }
+    assert.deepEqual(await callbackSource((audience) => `for ${audience}`).mint('a'), { kind: 'token', jwt: 'for a' })
+    const broken = (): never => {
+      throw new Error('the metadata server is away')
+    }
+    await fails(broken, 'invalid_request', /^The function of `proof` failed: the metadata server is away$/)
+    await fails(() => undefined, 'invalid_request', /it returned undefined, not a text/)
+    await fails(() => Promise.reject(StaticError.of('unavailable', 'Later.')), 'unavailable', /^Later\.$/)
+    t.mock.timers.enable({ apis: ['setTimeout'] })
+    const waiting = fails(() => new Promise(() => {}), 'unavailable', /gave no token within 30 s/)
+    t.mock.timers.tick(30_000)
+    await waiting
+  },
+)
 
 /** A token from the service of the runner, in a process that trusts this authority as it would those of the system. */
 async function mintedInJob(env: Readonly<Record<string, string>>, audience: string): Promise<string> {

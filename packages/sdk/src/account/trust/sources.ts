@@ -28,6 +28,7 @@ const DAY_MS = 86_400_000
 /** From then on, a statement is renewed, or its holder warned. */
 export const WARNING_MS: number = 7 * DAY_MS
 const LONGEST_FILE = 16_384
+const CALLBACK_MS = 30_000
 
 /** The statement of a domain in an agent's directory, renewed before it ends if the key of the domain is here. */
 export function statementSource(dataDir: string, domain: string, domains: string): ProofSource {
@@ -76,9 +77,31 @@ export function fileSource(path: string): ProofSource {
   }
 }
 
-/** A function of the application that gets a token for an audience. */
+/** A function of the application that gets a token for an audience, for which it has 30 seconds. */
 export function callbackSource(mint: (audience: string) => Promise<string> | string): ProofSource {
-  return { name: 'the callback', mint: async (audience) => ({ kind: 'token', jwt: await mint(audience) }) }
+  return {
+    name: 'the function of `proof`',
+    mint: async (audience) => {
+      const late = Promise.withResolvers<never>()
+      const error = StaticError.of(
+        'unavailable',
+        `The function of \`proof\` gave no token within ${CALLBACK_MS / MS} s.`,
+      )
+      const timer = setTimeout(() => late.reject(error), CALLBACK_MS)
+      try {
+        const jwt: unknown = await Promise.race([(async () => await mint(audience))(), late.promise])
+        if (typeof jwt !== 'string') throw new Error(`it returned ${typeof jwt}, not a text`)
+        return { kind: 'token', jwt }
+      } catch (cause) {
+        if (cause instanceof StaticError) throw cause
+        const why = cause instanceof Error ? cause.message : String(cause)
+        // The application decides whether it tries again; `unavailable` would make the agent do so.
+        throw StaticError.of('invalid_request', `The function of \`proof\` failed: ${why}`, { cause })
+      } finally {
+        clearTimeout(timer)
+      }
+    },
+  }
 }
 
 /** The variables that GitHub sets for a job with `permissions: id-token: write`. */
