@@ -123,6 +123,7 @@ void test('a guest needs no account: its relay is checked, and nothing that it d
   assert.match(stdout, /^ok +API key +none is needed: gus is a guest$/m)
   assert.match(stdout, /^ok +relay +quic:\S+ responds$/m)
   assert.match(stdout, /^ok +relay certificate +for localhost, trusted, valid until /m)
+  assert.match(stdout, /^skip +files +not checked: the relay takes no files$/m)
   assert.match(stdout, /^ok +known relay +the same as before, for gus$/m)
   // Where an API is named, a missing key is a problem as before.
   const named = await guest.shell(`static doctor --api-url ${server.url} --ca ${join(dataDir, 'ca.pem')}`)

@@ -12,7 +12,7 @@ import { type AccountRoom, accountRoom } from './api/account-room.ts'
 import { overviewReporter } from './api/overview-reporter.ts'
 import { FilesPort } from './files/port.ts'
 import { FileSweeper } from './files/sweeper.ts'
-import { openNode, type RelayLog, type RelayNode, type Transports } from './node.ts'
+import { openNode, portOfFiles, type RelayLog, type RelayNode, type Transports } from './node.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
 import { type ApiState, type Certificate, type Health, MAX_STORE_CLOCK_OFFSET_MS } from './ports.ts'
 import { type Settings, settingsFrom } from './settings.ts'
@@ -86,6 +86,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
       api: monitor?.state ?? SAME_PROCESS,
       bus: node.bus?.state,
       store: { durability: store.durability(), clockOffsetMs },
+      files: portOfFiles(node.transports, options)(),
       name,
       version: packageJson.version,
     }

@@ -163,7 +163,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
 }
 
 /** What agents learn of the port of files, once it is open. */
-function portOfFiles(
+export function portOfFiles(
   transports: RelayNode['transports'],
   { files }: RelayOptions,
 ): () => { readonly port: number; readonly url: string } | undefined {

@@ -6,6 +6,7 @@ import packageJson from '../../package.json' with { type: 'json' }
 import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
 import { clientFlag } from '../account/client-flag.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
+import { checkFilesPort } from '../doctor/files-port.ts'
 import { checkCertificate, type CheckedCertificate } from '../doctor/certificate.ts'
 import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
 import { guestsOf, linkedRelays, withoutAccount, type WithRelay } from '../doctor/guests.ts'
@@ -82,7 +83,8 @@ async function examineRelays(relays: readonly WithRelay[]): Promise<readonly Fin
   for (const account of relays) {
     const nodes = await checkRelay(account.relay, account)
     const checked = await checkRelayCertificate(account.relay, account, nodes)
-    findings.push(...nodes.map(({ finding }) => finding), ...checked.findings)
+    const files = await checkFilesPort(account.relay, account, nodes)
+    findings.push(...nodes.map(({ finding }) => finding), ...checked.findings, ...files)
     findings.push(...(await checkKnownRelay(account.relay, account)), ...keyAgreement(checked.connections))
   }
   return findings
@@ -111,9 +113,10 @@ async function examineAccount(
   }
   const known = await checkKnownRelay(relay, account)
   const checked = await checkRelayCertificate(relay, account, nodes)
+  const files = await checkFilesPort(relay, account, nodes)
   const ways = nodes.map(({ finding }) => finding)
   const agreed = keyAgreement([...connections, ...checked.connections])
-  const ofRelay = [...ways, ...checked.findings, ...known, ...agreed]
+  const ofRelay = [...ways, ...checked.findings, ...files, ...known, ...agreed]
   return { relay, findings: [ports, ...api, certificate.finding, key, ...ofRelay] }
 }
 

@@ -105,6 +105,8 @@ export interface Health {
   readonly bus?: BusState | undefined
   /** Not for a proxy, which has none. */
   readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined
+  /** Where agents reach the port of files, if it is open; the URL may be empty. */
+  readonly files?: { readonly port: number; readonly url: string } | undefined
   readonly name: string
   readonly version: string
 }

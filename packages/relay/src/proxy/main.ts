@@ -101,7 +101,12 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         certificate: options.certificate,
         balancers,
         origins: options.origins ?? [],
-        health: () => ({ ready: !stopping && upstream.connected, name, version: packageJson.version }),
+        health: () => ({
+          ready: !stopping && upstream.connected,
+          files: { port: ports().files, url: ports().filesUrl },
+          name,
+          version: packageJson.version,
+        }),
         log: {
           cut: (address, reason) => excess.cut(address, reason),
           full: (address, { limit, value }) => excess.note({ address, limit, value }),

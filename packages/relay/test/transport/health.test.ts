@@ -23,6 +23,15 @@ test('GET /health returns name and version, or that the relay cannot serve', asy
     assert.deepEqual(JSON.parse(well.body), { status: 'ok', name: 'localhost', version: '1.2.3' })
     assert.equal(well.headers['content-type'], 'application/json')
     assert.equal((await ask(bench, version, 'HEAD', '/health')).body, '')
+    bench.health.files = { port: 5010, url: '' }
+    const { files_port: port, files_url: url } = JSON.parse(
+      (await ask(bench, version, 'GET', '/health')).body,
+    ) as object & {
+      files_port?: unknown
+      files_url?: unknown
+    }
+    assert.deepEqual([port, url], [5010, undefined])
+    bench.health.files = undefined
     bench.health.ready = false
     const ill = await ask(bench, version, 'GET', '/health')
     assert.deepEqual([ill.status, JSON.parse(ill.body)], [503, { status: 'unavailable' }])

@@ -6,12 +6,12 @@ import { Relay } from '@static/protocol/relay'
 import { type Health, storeClockProblem } from '../../ports.ts'
 
 /** The response to `GET /health`. */
-export function healthAnswer({ ready, name, version, bus }: Health): {
+export function healthAnswer({ ready, name, version, bus, files }: Health): {
   readonly status: number
   readonly body: object
 } {
   return ready
-    ? { status: 200, body: { status: 'ok', name, version, ...busOf(bus) } }
+    ? { status: 200, body: { status: 'ok', name, version, ...filesOf(files), ...busOf(bus) } }
     : { status: 503, body: { status: 'unavailable' } }
 }
 
@@ -43,6 +43,12 @@ export function liveAnswer(): { readonly status: number; readonly body: object }
 /** A relay without its bus is still ready: it serves, and hears from other nodes a little later. */
 function busOf(bus: Health['bus']): { readonly bus?: object } {
   return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
+}
+
+/** For `static doctor`: agents learn it when they open a session. */
+function filesOf(files: Health['files']): { readonly files_port?: number; readonly files_url?: string } {
+  if (!files || files.port === 0) return {}
+  return { files_port: files.port, ...(files.url === '' ? {} : { files_url: files.url }) }
 }
 
 function unreadiness({ store }: Health): string {
