@@ -21,6 +21,7 @@ export function readingSession(agent: AgentId): {
     reading: false,
     resumed: true,
     acknowledged: new Map(),
+    unstored: 0,
     welcomes: { waiting: false, more: false, after: 0, yields: false, before: new Set() },
   } as unknown as Session
   delivery.enter(session)

@@ -47,7 +47,7 @@ export class Channels {
     this.keyPackages = new KeyPackages(context)
     this.#commits = new Commits(context, quota)
     this.#messages = new Messages(context, quota)
-    this.receipts = new Receipts(context)
+    this.receipts = new Receipts({ ...context, storeAll: () => this.#resumes.storeAll() })
     this.#resumes = new Resumes(context, this.receipts, (channel, account) =>
       this.#messages.rememberPayer(channel, account),
     )

@@ -35,6 +35,8 @@ export interface ReceiptsContext {
   readonly delivery: Delivery
   /** The other nodes; undefined if there is only this one. */
   readonly cluster: () => object | undefined
+  /** Stores the receipts that sessions here have sent. */
+  readonly storeAll: () => void
 }
 
 /** How many receipts the store returns with the answer to Resume. All of them follow, channel by channel. */
@@ -184,6 +186,7 @@ export class Receipts {
     this.#reads.set(session, reading)
     const receipts = reading.receipts === ReceiptDemand.ALL ? MAX_MEMBERS : 1
     const query = { agent: session.agent, channels: [reading.channel], after: undefined, limit: 1, receipts }
+    this.#context.storeAll()
     effects.store('resume', query, (outcome) => {
       this.#reads.delete(session)
       // If the store fails, the next round retries.

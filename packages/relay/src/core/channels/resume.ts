@@ -1,7 +1,7 @@
 /** The cursors of agents in their channels: agents resume from them, and acknowledgements advance them. */
 import { message, RECEIPT_BYTES, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
-import type { Account, AckedPosition, AgentId, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Account, AckedPosition, AgentId, ChannelId, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../requests/pending-request.ts'
 import { oweFor, Rates, takeFor } from '../requests/rates.ts'
@@ -27,6 +27,14 @@ const UNKNOWN = 'acknowledged channels that the session does not read, per agent
  */
 const RECEIPT_MS = 10_000
 
+/**
+ * How long acknowledgements wait, so that those of all sessions are flushed to disk together: alone, each costs more
+ * than the message that it acknowledges. What is lost in a crash is delivered again.
+ */
+const HOLD_MS = 1000
+/** With this many entries or channels, a session's acknowledgements are stored at the next tick: they free room. */
+const MOST_HELD = 16
+
 /** The cursors of one node's agents. */
 export class Resumes {
   readonly #context: ChannelContext
@@ -37,6 +45,9 @@ export class Resumes {
   readonly #turns = new ResumeTurns()
   /** Deliveries with a receipt that is not due yet. */
   readonly #held = new Set<Reading>()
+  /** Sessions with acknowledgements that are not stored yet. */
+  readonly #waiting = new Set<Session>()
+  #storedAt: Time = -Infinity
 
   /** `rememberPayer` gets the account that pays for a guest's messages. */
   constructor(
@@ -62,6 +73,7 @@ export class Resumes {
     const query = this.#query(request, value, 0)
     if (!query) return
     this.#inTurn(request, query, (turn) => {
+      this.storeAll()
       this.#context.effects.store('resume', query, (outcome) => {
         this.#ended(turn, outcome)
         if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
@@ -95,19 +107,17 @@ export class Resumes {
     })
   }
 
-  /**
-   * Advances cursors at the next tick, without a response: flushing each one to disk would cost more than the messages,
-   * and a lost acknowledgement only causes a repeated delivery.
-   */
+  /** Advances cursors later, without a response. */
   acknowledgeLater(session: Session, { positions }: AckRequest): void {
     const { agent, stream, subscriptions } = session
     for (const { channel, index, from, receipt } of acknowledged(positions, session)) {
       // Whatever is dropped here is delivered again.
       if (from === undefined && this.#wait(this.#unknown, agent, stream.address, 1) > 0) continue
       const reading = subscriptions.get(channel)
-      note(session, { channel, index, from })
+      this.#note(session, { channel, index, from })
       if (!reading) continue
       const news = Math.max(0, Math.min(index, reading.sent) - reading.acknowledged)
+      session.unstored += news
       reading.acknowledged += news
       reading.receiptsLeft += news
       // Copied, because the bytes are a view of a cell.
@@ -134,7 +144,7 @@ export class Resumes {
     reading.heldReceipt = undefined
     this.#held.delete(reading)
     this.#receipts.take(channel, session.agent, receipt)
-    note(session, { channel, index: 0, from: reading.from, receipt })
+    this.#note(session, { channel, index: 0, from: reading.from, receipt })
   }
 
   /** The session has ended: stores what it has acknowledged. */
@@ -142,22 +152,29 @@ export class Resumes {
     for (const reading of this.#held) {
       if (reading.session === session && reading.heldReceipt) this.#pass(reading, reading.heldReceipt)
     }
-    this.storeAcknowledged(session)
+    this.#store(session)
   }
 
-  /** Stores the acknowledgements of a session. */
-  storeAcknowledged(session: Session): void {
+  /** Stores all acknowledgements, for a query that must see them. */
+  storeAll(): void {
+    this.#storedAt = this.#context.effects.monotonic
+    for (const session of this.#waiting) this.#store(session)
+  }
+
+  #store(session: Session): void {
+    this.#waiting.delete(session)
     const { agent, acknowledged } = session
     if (acknowledged.size === 0) return
     const positions = [...acknowledged.values()]
     acknowledged.clear()
+    session.unstored = 0
     this.#context.effects.store('ack', { agent, positions }, (outcome) => {
       if (!outcome.ok) this.#keep(session, positions)
     })
   }
 
   /**
-   * The store has failed: the next tick retries. In a channel that is full for lack of this acknowledgement, no other
+   * The store has failed: a later tick retries. In a channel that is full for lack of this acknowledgement, no other
    * would follow.
    */
   #keep(session: Session, positions: readonly AckedPosition[]): void {
@@ -165,9 +182,18 @@ export class Resumes {
     const newer = new Map(session.acknowledged)
     for (const position of positions) {
       // A channel that it no longer reads may belong to another membership by now.
-      if (session.subscriptions.get(position.channel)?.from === position.from) note(session, position)
+      if (session.subscriptions.get(position.channel)?.from === position.from) this.#note(session, position)
     }
-    for (const position of newer.values()) note(session, position)
+    for (const position of newer.values()) this.#note(session, position)
+  }
+
+  /** Remembers a position until it is stored, with the last receipt. One in another membership replaces it. */
+  #note(session: Session, { channel, index, from, receipt }: AckedPosition): void {
+    const known = session.acknowledged.get(channel)
+    const before = known?.from === from ? known : undefined
+    const position = { channel, index: Math.max(index, before?.index ?? 0), from }
+    session.acknowledged.set(channel, { ...position, receipt: receipt ?? before?.receipt })
+    this.#waiting.add(session)
   }
 
   tick(): void {
@@ -177,7 +203,11 @@ export class Resumes {
       if (session.subscriptions.get(channel) !== reading || !heldReceipt) this.#held.delete(reading)
       else if (monotonic - reading.receiptAt >= RECEIPT_MS) this.#pass(reading, heldReceipt)
     }
-    for (const session of this.#context.delivery.sessions()) this.storeAcknowledged(session)
+    // Another node answers from the store alone.
+    if (monotonic - this.#storedAt >= HOLD_MS || this.#context.cluster()) return this.storeAll()
+    for (const session of this.#waiting) {
+      if (session.unstored >= MOST_HELD || session.acknowledged.size >= MOST_HELD) this.#store(session)
+    }
   }
 
   /** Queries the store when it is this request's turn. */
@@ -203,7 +233,7 @@ export class Resumes {
   ): void {
     const { effects, delivery } = this.#context
     const { agent } = session
-    this.storeAcknowledged(session)
+    this.storeAll()
     const meanwhile = delivery.resuming(agent)
     effects.store('resume', query, (outcome) => {
       delivery.answered(meanwhile)
@@ -285,14 +315,6 @@ function acknowledged(positions: AckRequest['positions'], session: Session | und
     checkLength(receipt, RECEIPT_BYTES, 'receipt')
     return { ...position, receipt }
   })
-}
-
-/** Remembers a position until the next tick, with the last receipt. One in another membership replaces it. */
-function note({ acknowledged: waiting }: Session, { channel, index, from, receipt }: AckedPosition): void {
-  const known = waiting.get(channel)
-  const before = known?.from === from ? known : undefined
-  const position = { channel, index: Math.max(index, before?.index ?? 0), from }
-  waiting.set(channel, { ...position, receipt: receipt ?? before?.receipt })
 }
 
 function tooMany(count: number, limit: number): StaticError {

@@ -231,6 +231,7 @@ export class Sessions {
       reading: false,
       resumed: false,
       acknowledged: new Map(),
+      unstored: 0,
       welcomes: { waiting: false, more: false, after: 0, yields: false, before: new Set() },
     }
     stream.session = session

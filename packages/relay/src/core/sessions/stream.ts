@@ -59,8 +59,9 @@ export interface Session extends Caller {
   readonly behind: Set<Reading>
   reading: boolean
   resumed: boolean
-  /** Acknowledgements to store at the next tick. */
+  /** Acknowledgements that wait to be stored, and how many delivered entries they cover. */
   readonly acknowledged: Map<ChannelId, AckedPosition>
+  unstored: number
   readonly welcomes: Welcomes
 }
 
