@@ -23,6 +23,7 @@ const OWN: Readonly<Record<string, string>> = {
   'static rate windows': 'names of rows that the API makes itself',
   'static devices': 'a MAC in a cookie that the API makes and checks itself',
   'static channel accept-new-key *': 'a command',
+  'static domain rotate *': 'a command',
 }
 
 /** The contexts in a line of source. Of a template, what is before its first value, and a star. */

@@ -25,6 +25,7 @@ import {
   signedBytes,
   text,
 } from './bytes.ts'
+import { fileVectors } from './file.ts'
 import { proofVectors } from './proof.ts'
 import { proofBoxes } from './proof-box.ts'
 import { sealedWelcomes } from './sealed-welcome.ts'
@@ -371,6 +372,7 @@ const KINDS: Record<string, number> = {
   pack: 11,
   prove: 12,
   proof: 13,
+  file: 14,
   refused: 17,
 }
 let previous: Buffer = Buffer.alloc(32)
@@ -434,6 +436,7 @@ const frames = [
     counter: 19,
     payload: Buffer.concat([number8(12), run(1, 90)]),
   },
+  ...fileVectors.map(({ about, message }, at) => ({ about, kind: 'file', counter: 20 + at, payload: message })),
 ].map((frame) => {
   const place = { message_id: idOf(frame.counter), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([
@@ -702,6 +705,7 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['roster.json', text(rosters)],
   ['vouch.json', text(vouches)],
   ['receipt.json', text(receipts)],
+  ['file.json', text(fileVectors)],
   ['frame.json', text(frames)],
   ['invite.json', text(invite)],
   ['invite-list.json', text(lists)],

@@ -21,6 +21,7 @@ import { ListedInvites } from '../../src/admitting/listed-invites.ts'
 import { decodeClaims, encodeClaims } from '../../src/admitting/claims.ts'
 import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { decodeFrame, encodeFrame, VERSION } from '../../src/channel/sending/message-frame.ts'
+import { decodeFile, encodeFile } from '../../src/files/file-frame.ts'
 import { encodePipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts'
 import { parseEndpoint } from '../../src/account/endpoint.ts'
 import { encodePack } from '../../src/channel/sending/pack.ts'
@@ -52,6 +53,15 @@ const HIGH = Uint8Array.of(0, 0, 255, 255, 255, 255, 255, 255)
 /** The longest own part of a Welcome, without its tag. */
 const MOST_OWN_BYTES = 0xffff - 16
 const PACK = encodePack([Buffer.from('one'), new Uint8Array(), Buffer.from('three')])
+const FILE = {
+  fileId: ID,
+  secret: HASH,
+  size: 65_537,
+  name: '../a\u202e.txt',
+  type: 'text/plain',
+  text: 'Read it.',
+  digests: HASH,
+}
 
 /** A decoder of texts. */
 function texts(name: string, seeds: readonly string[], decode: (text: string) => unknown): FuzzTarget {
@@ -75,11 +85,23 @@ test('frames of messages: each has one encoding', async (t) => {
       ),
       encodeFrame({ ...frame, kind: 'more', counter: 2 ** 52 }),
       encodeFrame({ ...frame, kind: 'pack', payload: PACK }),
+      encodeFrame({ ...frame, kind: 'file', payload: encodeFile(FILE) }),
     ],
     decode: (bytes) => {
       const { version, kind, ...fields } = decodeFrame(bytes) ?? {}
       if (version !== VERSION || kind === undefined) return
       assert.deepEqual(encodeFrame({ ...(fields as typeof frame), kind }), Uint8Array.from(bytes))
+    },
+  })
+})
+
+test('messages about files: each has one encoding', async (t) => {
+  await fuzz(t, {
+    name: 'files',
+    seeds: [encodeFile(FILE), encodeFile({ ...FILE, size: 1_048_577, digests: Buffer.concat([HASH, HASH]), type: '' })],
+    decode: (bytes) => {
+      const file = decodeFile(bytes)
+      if (file) assert.deepEqual(encodeFile(file), Uint8Array.from(bytes))
     },
   })
 })

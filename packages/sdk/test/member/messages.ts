@@ -18,6 +18,7 @@ import {
 } from '../../src/channel/asking/ask-frame.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/channel/sending/message-frame.ts'
 import { encodePack, packIdOf } from '../../src/channel/sending/pack.ts'
+import { encodeFile, partsOfFile } from '../../src/files/file-frame.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { engine } from '../mls/support.ts'
 import type { Attack, Effect, Scene } from './attack.ts'
@@ -148,9 +149,29 @@ export const MESSAGES: readonly Attack[] = [
     },
   ],
   [
-    'a pack, or a payload, whose id has the number of a payload',
+    'a file, or a damaged message about one',
     ({ attacker }) => {
-      const kind = attacker.pick<FrameKind>(['pack', 'payload'])
+      const size = attacker.pick([0, 65_536, 1_048_577, 5_000_000])
+      const whole = encodeFile({
+        fileId: attacker.noise(16),
+        secret: attacker.noise(32),
+        size,
+        name: attacker.pick(['a.txt', '../../etc/passwd', 'NUL', '\u202e', 'x'.repeat(300)]),
+        type: attacker.pick(['', 'text/plain']),
+        text: '',
+        digests: attacker.noise(32 * partsOfFile(size)),
+      })
+      const frame = frameOf(attacker, 'file', attacker.below(2) === 0 ? whole : attacker.spoil(whole))
+      attacker.put(attacker.mls.send(frame), frame.slice(2, 18))
+      const isFrame = decodeFrame(frame) !== undefined
+      if (isFrame) attacker.previous = sha256(frame)
+      return isFrame ? {} : { hole: true }
+    },
+  ],
+  [
+    'a pack, a payload or a file whose id has the number of a payload',
+    ({ attacker }) => {
+      const kind = attacker.pick<FrameKind>(['pack', 'payload', 'file'])
       const payload = encodePack([Buffer.from('one'), Buffer.from('two')])
       const frame = frameOf(attacker, kind, payload, { messageId: attacker.noise(16).with(15, 1 + attacker.below(15)) })
       attacker.put(attacker.mls.send(frame), frame.slice(2, 18))

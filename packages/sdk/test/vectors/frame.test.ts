@@ -49,6 +49,8 @@ test('vectors: frames', () => {
 
 test('every kind of frame has a vector', () => {
   const kinds = new Set((readVectors('frame.json') as { kind: FrameKind }[]).map(({ kind }) => kind))
+  const vectors = readVectors('frame.json') as { kind: FrameKind; bytes: string }[]
+  const file = fromHex(vectors.find(({ kind }) => kind === 'file')?.bytes ?? '')
   const frame = encodeFrame({
     kind: 'heartbeat',
     messageId: new Uint8Array(16),
@@ -57,7 +59,9 @@ test('every kind of frame has a vector', () => {
     seen: { index: 0, hash: new Uint8Array(32) },
     payload: encodePack([new Uint8Array(), new Uint8Array()]),
   })
-  const known = Array.from({ length: 256 }, (_, kind) => decodeFrame(Uint8Array.from(frame).with(1, kind))?.kind)
+  const known = Array.from({ length: 256 }, (_, kind) =>
+    [frame, file].map((bytes) => decodeFrame(Uint8Array.from(bytes).with(1, kind))?.kind),
+  ).flat()
   assert.deepEqual(new Set(known.filter((kind) => kind !== undefined)), kinds)
 })
 

@@ -7,6 +7,7 @@
  */
 import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
 import { viewOf } from '../../platform/bytes.ts'
+import { decodeFile } from '../../files/file-frame.ts'
 import { decodePack, hasPartRoom } from './pack.ts'
 
 /** The version written by this agent. */
@@ -20,7 +21,10 @@ const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 /** The bytes of a frame besides its payload. */
 export const FRAME_HEAD_BYTES: number = PAYLOAD_AT
 
-/** The purpose of a message. `messages()` returns only payloads, alone or from a pack. 14 to 16 are reserved. */
+/**
+ * The purpose of a message. `messages()` returns only payloads, alone or from a pack, and the texts of files. 15 and 16
+ * are reserved.
+ */
 const KINDS = {
   payload: 0,
   heartbeat: 1,
@@ -36,6 +40,7 @@ const KINDS = {
   pack: 11,
   prove: 12,
   proof: 13,
+  file: 14,
   refused: 17,
 } as const
 export type FrameKind = keyof typeof KINDS
@@ -108,8 +113,10 @@ export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   const kind = version === VERSION ? NAMES.get(bytes[1]) : undefined
   const messageId = bytes.subarray(ID_AT, COUNTER_AT)
   const payload = bytes.subarray(PAYLOAD_AT)
-  if ((kind === 'payload' || kind === 'pack') && !hasPartRoom(messageId)) return undefined
+  const isDelivered = kind === 'payload' || kind === 'pack' || kind === 'file'
+  if (isDelivered && !hasPartRoom(messageId)) return undefined
   if (kind === 'pack' && !decodePack(payload)) return undefined
+  if (kind === 'file' && !decodeFile(payload)) return undefined
   return {
     version,
     kind,

@@ -1,6 +1,6 @@
 /**
- * Cryptography by Node and libsodium: `#platform/crypto` in Node. Everything is synchronous: Web Crypto switches
- * threads for every hash. Results may be Buffers, which are Uint8Arrays, so none is copied to convert it. JavaScript
+ * Cryptography by Node and libsodium: `#platform/crypto` in Node. Everything but the parts of files is synchronous: Web
+ * Crypto switches threads for every hash. Results may be Buffers, which are Uint8Arrays, so none is copied to convert it. JavaScript
  * cannot guarantee that no copy of a secret stays in memory.
  */
 import {
@@ -17,6 +17,7 @@ import {
   type KeyObject,
   randomBytes as newRandomBytes,
   randomFillSync,
+  webcrypto,
   X509Certificate,
 } from 'node:crypto'
 import type { SignatureKeyPair } from '@static/node/ed25519'
@@ -57,7 +58,12 @@ export function hmacSha256(key: Uint8Array, bytes: Uint8Array): Uint8Array {
 }
 
 /** HKDF-SHA-256. */
-export function hkdfSha256(key: Uint8Array | SecretKey, salt: Uint8Array, info: string, length: number): Uint8Array {
+export function hkdfSha256(
+  key: Uint8Array | SecretKey,
+  salt: Uint8Array,
+  info: string | Uint8Array,
+  length: number,
+): Uint8Array {
   return new Uint8Array(hkdfSync('sha256', key, salt, info, length))
 }
 
@@ -128,6 +134,48 @@ export function decrypt({ cipher, key, nonce, data }: Sealing, sealed: Uint8Arra
 /** The types differ per AEAD, but all accept the same calls. */
 function asGcm(cipher: Cipher): 'aes-128-gcm' {
   return cipher as 'aes-128-gcm'
+}
+
+// ---- The parts of files: in other threads, because a megabyte takes milliseconds ----
+
+/** A key of AES-256-GCM for whole parts of files. */
+export type BulkKey = webcrypto.CryptoKey
+
+const { subtle } = webcrypto
+const GCM = 'AES-GCM'
+
+/** Copies the bytes: wipe them. */
+export async function bulkKey(bytes: Uint8Array<ArrayBuffer>): Promise<BulkKey> {
+  return await subtle.importKey('raw', bytes, GCM, false, ['encrypt', 'decrypt'])
+}
+
+/** Encrypts with AES-256-GCM; the tag is at the end. The nonce has 12 bytes. */
+export async function encryptBulk(
+  key: BulkKey,
+  nonce: Uint8Array<ArrayBuffer>,
+  data: Uint8Array<ArrayBuffer>,
+  plaintext: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await subtle.encrypt({ name: GCM, iv: nonce, additionalData: data }, key, plaintext))
+}
+
+/**
+ * Decrypts the output of `encryptBulk`.
+ *
+ * @throws {Error} if the tag does not match
+ */
+export async function decryptBulk(
+  key: BulkKey,
+  nonce: Uint8Array<ArrayBuffer>,
+  data: Uint8Array<ArrayBuffer>,
+  sealed: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await subtle.decrypt({ name: GCM, iv: nonce, additionalData: data }, key, sealed))
+}
+
+/** SHA-256, of as many bytes as you like. */
+export async function sha256Bulk(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await subtle.digest('SHA-256', bytes))
 }
 
 // ---- X25519 (RFC 7748) ----
