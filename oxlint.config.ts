@@ -64,7 +64,7 @@ const config: OxlintConfig = {
     { files: ['packages/protocol/src/errors/table.ts'], rules: { 'eslint/max-lines': 'off' } },
     {
       // Parts of a channel name the type of the whole.
-      files: ['packages/sdk/src/{agent,channel,joining,admitting}/**'],
+      files: ['packages/sdk/src/{agent,channel,files,joining,admitting}/**'],
       rules: { 'import/no-cycle': ['error', { ignoreTypes: true }] },
     },
     { files: ['packages/cli/src/**'], rules: { 'eslint/no-console': 'off', 'node/no-process-env': 'off' } },

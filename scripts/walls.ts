@@ -28,7 +28,7 @@ const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin/backup', 'admin/copy', 'a
 
 /** The inside of the SDK, which must run without Node. */
 const INSIDE =
-  'sdk/agent sdk/channel sdk/joining sdk/admitting sdk/session sdk/proofs sdk/mls sdk/store/rows sdk/store/ring'
+  'sdk/agent sdk/channel sdk/files sdk/joining sdk/admitting sdk/session sdk/proofs sdk/mls sdk/store/rows sdk/store/ring'
 
 const INTERNAL = '^@static/[a-z0-9]+/internal$'
 const TEST_KIT = '^@static/testkit(/|$)'
@@ -84,9 +84,9 @@ const WALLS: readonly Wall[] = [
   ['sdk !sdk/mls/ts-mls', '^ts-mls(/|$)', 'Only the adapter knows the MLS library: use engine.ts.'],
   ['sdk/ports', '^\\.\\./', 'Ports know nothing else of the package.'],
   [
-    'sdk/agent sdk/channel',
+    'sdk/agent sdk/channel sdk/files',
     '/(account|driver|public|session|store|transport)/|/admitting/invites',
-    'Agents and channels know the ports, not sessions, engines and transports.',
+    'Agents, channels and files know the ports, not sessions, engines and transports.',
   ],
   [
     'sdk/joining sdk/admitting',
@@ -95,7 +95,7 @@ const WALLS: readonly Wall[] = [
   ],
   [
     'sdk/session',
-    '/(admitting|agent|channel|driver|joining|mls|public|store|transport)/',
+    '/(admitting|agent|channel|driver|files|joining|mls|public|store|transport)/',
     'Sessions know the ports, not agents, channels, engines and transports.',
   ],
   [
@@ -110,7 +110,7 @@ const WALLS: readonly Wall[] = [
   ],
   [
     'sdk/transport',
-    '/(account|admitting|agent|channel|driver|joining|mls|public|session|store)/',
+    '/(account|admitting|agent|channel|driver|files|joining|mls|public|session|store)/',
     'Transports know the ports, not agents, channels, sessions and the store.',
   ],
   [

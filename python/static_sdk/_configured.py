@@ -33,6 +33,8 @@ class Configured:
         traffic: Traffic profile. Default: ``"standard"``.
         cells_per_second: Cells per second of the ``"strict"`` profile, 1 to 64, which is the highest rate that
             relays accept. Default: 4.
+        visible_files: Whether files may be sent and fetched with the traffic profiles ``"private"`` and
+            ``"strict"``, although the network then sees when that happens and how large they are.
         offers: The agents whose offers to join a channel are accepted: ``"anyone"``, those met in a channel
             (``"known"``), or ``"none"``. Default: ``"anyone"``.
         receipts: The level that this agent's signed receipts report to the other members of a channel:
@@ -73,6 +75,7 @@ class Configured:
         link: Optional[str] = None,
         traffic: Optional[Literal["off", "standard", "private", "strict"]] = None,
         cells_per_second: Optional[int] = None,
+        visible_files: bool = False,
         offers: Optional[Literal["anyone", "known", "none"]] = None,
         receipts: Optional[Literal["off", "delivered", "settled"]] = None,
         key: Union[KeyFile, Passphrase, None] = None,
@@ -99,6 +102,7 @@ class Configured:
                     "link": link,
                     "traffic": traffic,
                     "cellsPerSecond": cells_per_second,
+                    "visibleFiles": visible_files,
                     "offers": offers,
                     "receipts": receipts,
                     "key": key_source(key),

@@ -31,7 +31,6 @@ export type {
   AskOptions,
   CatchUpOptions,
   ChannelStandby,
-  PoisonMessages,
   SendOptions,
 } from './public/options/channel-options.ts'
 export { type JoinOffer, StaticClient } from './public/client.ts'
@@ -41,15 +40,12 @@ export type { Answers, ServeOptions } from './channel/asking/serving.ts'
 export type { HandleOptions } from './channel/receiving/handling.ts'
 export type { SentMessage } from './channel/sending/outbox.ts'
 export type { ReceiptLevel, UnreachedReason } from './channel/receipts/reached.ts'
-export {
-  Answer,
-  type ChannelMember,
-  ChannelRequest,
-  Envelope,
-  type ListedMember,
-  type PoisonMessage,
-  type ReceivedMessage,
-} from './public/envelope.ts'
+export { Answer, ChannelRequest, Envelope, type ReceivedMessage } from './public/envelope.ts'
+export type { PoisonMessage, PoisonMessages } from './public/received/poison-messages.ts'
+export type { ChannelMember, ListedMember } from './public/received/member.ts'
+export { ReceivedFile } from './public/received/received-file.ts'
+export type { ReadFileOptions, SaveFileOptions, SendFileOptions } from './public/options/file-options.ts'
+export type { SentFile } from './files/send-file.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link.ts'
 export type { IssuedInvite } from './admitting/issued.ts'
 export type { ProofOption } from './account/trust/desk.ts'

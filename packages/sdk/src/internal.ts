@@ -30,11 +30,19 @@ export type {
   StreamHandlers,
   Target,
   Transport,
+  UploadPart,
 } from './ports/index.ts'
 export { RefusedChange } from './ports/index.ts'
 export { openSession } from './session/core-runner.ts'
 export { prepareChanges } from './store/changes.ts'
-export { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from './store/snapshot.ts'
+export {
+  prepareAnswers,
+  prepareFiles,
+  prepareInbox,
+  preparePoison,
+  prepareRequests,
+  readSnapshot,
+} from './store/snapshot.ts'
 export type { Value } from './store/sqlite.ts'
 export type { Key, RowReads, RowWrites, Table, Totals } from './store/rows/table.ts'
 export { IDENTITY } from './store/tables/agent-tables.ts'

@@ -42,6 +42,8 @@ class Secrets {
       poison: (id) => store.poison(id),
       requests: (id, after, limit) => store.requests(id, after, limit),
       answers: (id) => store.answers(id),
+      fileDigests: (id, index) => store.fileDigests(id, index),
+      uploadParts: (id, fileId) => store.uploadParts(id, fileId),
       write: (changes) => {
         for (const change of changes) secrets.#note(change)
         store.write(changes)

@@ -19,6 +19,7 @@ import type {
   AgentId,
   AgentStore,
   ChannelId,
+  FilesPlace,
   KnownRelay,
   RelaySession,
   SessionInfo,
@@ -32,6 +33,7 @@ import type { AgentContext } from './context.ts'
 import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
 import { HeldWelcomes } from '../joining/welcome.ts'
+import { agentFiles, type FileParts } from '../files/agent-files.ts'
 import { IncomingWelcomes } from '../joining/incoming-welcomes.ts'
 import { type AgentLog, type HandlerFailure, HandlerLog, isFailure } from './log/handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
@@ -69,6 +71,8 @@ export interface AgentParts {
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined
   /** Opens what makes and checks proofs; undefined for none. */
   readonly proofs?: ((sign: Signer, listener: DeskListener) => ProofDesk) | undefined
+  /** The port of files and the disk; undefined for an agent without files. */
+  readonly files?: FileParts | undefined
   /** Gets warnings about handlers that fail; undefined for none. */
   readonly log?: AgentLog | undefined
   /** The API that the agent uses. Its pages explain error codes. */
@@ -99,6 +103,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly #log: HandlerLog | undefined
   #info: SessionInfo | undefined
   #relay: KnownRelay | undefined
+  #filesPlace: FilesPlace | undefined
   #offline: StaticError | undefined
   #checkpointAt: Time
   #stopped = false
@@ -151,6 +156,10 @@ export class Agent implements SessionListener, AgentServices {
     return this.#relay
   }
 
+  get filesPlace(): FilesPlace | undefined {
+    return this.#filesPlace
+  }
+
   get hasAccountSession(): boolean {
     return this.#info?.guest === false
   }
@@ -169,6 +178,7 @@ export class Agent implements SessionListener, AgentServices {
     this.#stop(StaticError.of('closed', 'The client is closed. Create a new one.'), undefined)
     for (const channel of this.channels) await channel.idle()
     this.context.journal.flush()
+    this.#parts.files?.line.close()
     await this.#session.close()
     // Settled since then, and waiting for a transaction to join.
     this.context.journal.flush()
@@ -189,6 +199,7 @@ export class Agent implements SessionListener, AgentServices {
     this.#deliveries.opened()
     this.held.clear()
     this.#relay = info.relay
+    this.#filesPlace = info.files
     this.#offline = undefined
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
@@ -275,6 +286,7 @@ export class Agent implements SessionListener, AgentServices {
       pins: new Pins(pins, journal),
       proofs,
       receipts: parts.receipts ?? 'settled',
+      files: agentFiles(parts.files),
       session,
       get offline() {
         return agent.#offline
@@ -334,9 +346,10 @@ export class Agent implements SessionListener, AgentServices {
 
   #tick(): void {
     const now = this.context.now()
-    for (const { upkeep, proving } of this.channels) {
+    for (const { upkeep, proving, files } of this.channels) {
       upkeep.tick(now)
       proving.tick()
+      files.tick(now)
     }
     if (now < this.#checkpointAt) return
     this.#checkpointAt = now + CHECKPOINT_MS

@@ -4,6 +4,7 @@ import type { MlsEngine, SignatureKeyPair } from '../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../ports/index.ts'
 import type { Journal } from '../channel/journal.ts'
 import type { FollowTurns } from '../channel/log/follow-turns.ts'
+import type { AgentFiles } from '../files/agent-files.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { AgentEvent } from './events.ts'
 import type { HandlerFailure } from './log/handler-log.ts'
@@ -29,6 +30,8 @@ export interface AgentContext {
   /** Why there is no session, if that is known. */
   readonly offline: StaticError | undefined
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
+  /** Undefined for an agent that neither sends nor fetches files. */
+  readonly files: AgentFiles | undefined
   /** Undefined for an agent that does not handle invites. */
   readonly invites: Omit<InviteHandler, 'opened' | 'refused' | 'failed' | 'dropped' | 'stop'> | undefined
   now(): Time

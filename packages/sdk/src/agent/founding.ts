@@ -193,6 +193,8 @@ export function newChannel(
     answers: { messages: 0, bytes: 0 },
     asks: [],
     answerers: [],
+    files: [],
+    uploads: [],
     inviteList: undefined,
     uses: [],
     claims: [],

@@ -1,6 +1,6 @@
 /** The services of an agent for calls with more than one step. Each call takes those it needs. */
 import type { StaticError } from '@static/protocol'
-import type { Snapshot } from '../ports/index.ts'
+import type { FilesPlace, Snapshot } from '../ports/index.ts'
 import type { AgentContext } from './context.ts'
 import type { HeldWelcomes } from '../joining/welcome.ts'
 import type { KeyPackages } from './key-packages.ts'
@@ -20,6 +20,8 @@ export interface AgentServices {
   readonly hasAccountSession: boolean
   /** Whether the agent can get tokens of an account, even while it is offline. */
   readonly hasTokens: boolean
+  /** Where the relay of the current or last session takes and gives the parts of files. */
+  readonly filesPlace: FilesPlace | undefined
   /** The invites on disk when the agent started. */
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
   /** Stops the agent, because something it needs can be neither created nor stored. */

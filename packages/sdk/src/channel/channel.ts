@@ -22,6 +22,7 @@ import { type Epoch, isSameOwnership, type Joined } from '../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../ports/index.ts'
 import { Asks } from './asking/asks.ts'
 import { ReceivedRequests } from './asking/received-requests.ts'
+import { ChannelFiles } from '../files/channel-files.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
 import { Follower } from './log/follower.ts'
 import { Forks } from './log/forks.ts'
@@ -71,6 +72,7 @@ export class AgentChannel {
   readonly requests: ReceivedRequests
   readonly asks: Asks
   readonly proving: Proving
+  readonly files: ChannelFiles
   readonly forks: Forks
   /**
    * All parts, in the order in which each is asked (part.ts). Intake comes first, so that nothing more arrives once a
@@ -112,6 +114,7 @@ export class AgentChannel {
     this.requests = new ReceivedRequests(context, this, stored)
     this.asks = new Asks(context, this, stored)
     this.proving = new Proving(context, this, stored)
+    this.files = new ChannelFiles(context, this, stored)
     this.forks = new Forks(context, this)
     this.follower = new Follower(context, this)
     this.parts = [
@@ -127,6 +130,7 @@ export class AgentChannel {
       this.requests,
       this.asks,
       this.proving,
+      this.files,
       this.forks,
     ]
     // Only now: parts that read from disk make the journal write, and it would write this channel as well.

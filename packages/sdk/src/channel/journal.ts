@@ -12,6 +12,7 @@ import {
   type InboxRecord,
   type PoisonRecord,
   RefusedChange,
+  type UploadPart,
 } from '../ports/index.ts'
 
 /** How long a deferred change may wait for a transaction to join. */
@@ -154,6 +155,18 @@ export class Journal {
   /** The unread answers on disk. Only for a channel that is being loaded and has nothing to write. */
   answers(id: ChannelId): readonly InboxRecord[] {
     return this.#store.answers(id)
+  }
+
+  /** Writes pending changes, then returns the hashes of the parts of a file. */
+  fileDigests(id: ChannelId, index: number): Uint8Array | undefined {
+    this.#flushToRead()
+    return this.#store.fileDigests(id, index)
+  }
+
+  /** Writes pending changes, then returns how the parts of an upload are encrypted. */
+  uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[] {
+    this.#flushToRead()
+    return this.#store.uploadParts(id, fileId)
   }
 
   /** Ends the turn and writes it now. */

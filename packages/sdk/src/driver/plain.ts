@@ -2,7 +2,7 @@
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentEvent } from '../agent/events.ts'
 import { type MemberProof, shownProof } from '../channel/proving/member-proof.ts'
-import type { ChannelMember, ListedMember } from '../public/envelope.ts'
+import type { ChannelMember, ListedMember } from '../public/received/member.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
 import type { MemberReceipt } from '../public/receipt-view.ts'
 import type { PlainError, PlainMember } from './pipe-protocol.ts'

@@ -1,6 +1,5 @@
 /** Calls about the messages that a channel has put aside. */
-import type { PoisonMessages } from '../public/options/channel-options.ts'
-import type { PoisonMessage } from '../public/envelope.ts'
+import type { PoisonMessage, PoisonMessages } from '../public/received/poison-messages.ts'
 import type { CallResult, PoisonCall, PoisonPlace } from './pipe-protocol.ts'
 import { plainMember } from './plain.ts'
 

@@ -47,6 +47,11 @@ export interface ClientOptions {
   /** Cells per second of the `strict` profile, 1 to 64, which is the highest rate that relays accept. Default: 4. */
   readonly cellsPerSecond?: number
   /**
+   * Whether files may be sent and fetched with the traffic profiles `private` and `strict`, although the network then
+   * sees when that happens and how large they are. Default: false.
+   */
+  readonly visibleFiles?: boolean
+  /**
    * The agents whose offers to join a channel are accepted: `anyone`, those met in a channel (`known`), or `none`.
    * Default: `anyone`.
    */

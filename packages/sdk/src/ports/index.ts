@@ -1,4 +1,6 @@
 /** The ports of the agent: a database, transports and a session with the relay. */
+export type { FileDisk, OpenedSource, OpenedTarget, PartLine, PartReply, PartRequest, Spool } from './files.ts'
+export type { FileRecord, UploadPart, UploadRecord } from './file-records.ts'
 export type { AgentId, ChannelId, Time } from './ids.ts'
 export type { Logger } from './logger.ts'
 export type {
@@ -22,6 +24,7 @@ export type {
 } from './message-records.ts'
 export type {
   AnswerTo,
+  FilesPlace,
   KnownRelay,
   Outcome,
   RelaySession,

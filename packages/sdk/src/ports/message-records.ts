@@ -7,6 +7,8 @@ export interface OutboxRecord {
   readonly counter: number
   readonly control: boolean
   readonly slot: number
+  /** The file that it sends. */
+  readonly fileId: Uint8Array | undefined
   readonly ciphertext: Uint8Array
   /** Decrypts `ciphertext`, so that it can be encrypted again for another epoch. */
   readonly messageKey: Uint8Array

@@ -24,6 +24,14 @@ export interface KnownRelay {
   readonly grpcPort: number
 }
 
+/** The server that takes and gives the parts of files. */
+export interface FilesPlace {
+  readonly host: string
+  readonly port: number
+  /** The name that its certificate must contain. */
+  readonly serverName: string
+}
+
 /** How a session was opened. */
 export interface SessionInfo {
   readonly way: 'quic' | 'grpc'
@@ -34,6 +42,8 @@ export interface SessionInfo {
   /** Whether the agent is a guest, that is, acts for no account. */
   readonly guest: boolean
   readonly relay: KnownRelay
+  /** Undefined if the relay has named no place for files. */
+  readonly files: FilesPlace | undefined
 }
 
 /** Receives the events of the session, in order. */

@@ -6,6 +6,7 @@
  */
 import { type ReceiptClaim, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId, Time } from './ids.ts'
+import type { FileRecord, UploadPart, UploadRecord } from './file-records.ts'
 import type {
   AttemptRecord,
   ClaimRecord,
@@ -270,6 +271,19 @@ export type Change =
   /** An answer that the application has not read. */
   | { readonly type: 'putAnswer'; readonly id: ChannelId; readonly record: InboxRecord }
   | { readonly type: 'dropAnswer'; readonly id: ChannelId; readonly place: InboxPlace }
+  /** A file that a message has brought. Its hashes are put once, and dropped with it. */
+  | { readonly type: 'putFile'; readonly id: ChannelId; readonly record: FileRecord }
+  | { readonly type: 'putFileDigests'; readonly id: ChannelId; readonly index: number; readonly digests: Uint8Array }
+  | { readonly type: 'dropFile'; readonly id: ChannelId; readonly index: number }
+  | { readonly type: 'putUpload'; readonly id: ChannelId; readonly record: UploadRecord }
+  | {
+      readonly type: 'putUploadPart'
+      readonly id: ChannelId
+      readonly fileId: Uint8Array
+      readonly part: UploadPart
+    }
+  /** Includes its parts. */
+  | { readonly type: 'dropUpload'; readonly id: ChannelId; readonly fileId: Uint8Array }
   /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
   | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
   | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
@@ -319,6 +333,8 @@ export interface StoredChannel {
   readonly answers: MessageTotals
   readonly asks: readonly AskRecord[]
   readonly answerers: readonly AnswererRecord[]
+  readonly files: readonly FileRecord[]
+  readonly uploads: readonly UploadRecord[]
   readonly inviteList: InviteListRecord | undefined
   readonly uses: readonly UseRecord[]
   readonly claims: readonly ClaimRecord[]
@@ -359,6 +375,10 @@ export interface AgentStore {
   requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
   /** The unread answers of a channel, in order. */
   answers(id: ChannelId): readonly InboxRecord[]
+  /** The hashes of the parts of a file, one after the other; undefined if there is no such file. */
+  fileDigests(id: ChannelId, index: number): Uint8Array | undefined
+  /** How the parts of an upload are encrypted, in order. */
+  uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[]
   /**
    * Writes all changes or none. They are on disk when it returns.
    *

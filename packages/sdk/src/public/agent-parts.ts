@@ -12,11 +12,13 @@ import { openSession, type SessionOptions } from '../session/core-runner.ts'
 import type { Settings } from './settings.ts'
 import { makeRandom } from '../platform/random-stock.ts'
 import { writeRelayFile } from '../store/relay-file.ts'
+import { makeFileDisk } from '../store/file-disk.ts'
 import { openAgentStore } from '../store/sqlcipher.ts'
 import { openProofDesk } from '../account/trust/desk.ts'
 import { makeTokenSource } from '../account/token-source.ts'
 import { makeClockedTransport } from '../transport/clock.ts'
 import { makeGrpcTransport } from '../transport/grpc.ts'
+import { makePartLine } from '../transport/part-line.ts'
 import { makeQuicTransport } from '../transport/quic.ts'
 
 /** The parts of an agent, and the settings they were made from. */
@@ -119,6 +121,12 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     offers: settings.offers,
     receipts: settings.receipts,
     proofs: (sign, listener) => openProofDesk(settings.proofs, sign, listener),
+    files: {
+      line: makePartLine({ ca, connectTimeoutMs }),
+      disk: makeFileDisk(settings.dataDir),
+      isShaped: paceOf(traffic, cellsPerSecond) !== undefined,
+      visible: settings.visibleFiles,
+    },
     log: logOf(settings.logger),
     now: Date.now,
     random: makeRandom(),

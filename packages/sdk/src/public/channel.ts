@@ -24,19 +24,15 @@ import {
   type ChannelStandby,
   lifetimeOf,
   limitsOf,
-  type PoisonMessages,
   type SendOptions,
 } from './options/channel-options.ts'
-import {
-  type Answer,
-  type ChannelMember,
-  ChannelRequest,
-  Envelope,
-  type ListedMember,
-  memberOf,
-  poisonMessageOf,
-} from './envelope.ts'
+import { type Answer, ChannelRequest, Envelope } from './envelope.ts'
+import { poisonMessageOf, type PoisonMessages } from './received/poison-messages.ts'
+import { type ChannelMember, type ListedMember, memberOf } from './received/member.ts'
+import { deleteFile, type FileHome, ReceivedFile } from './received/received-file.ts'
+import { type SentFile, sendPath, sendStream } from '../files/send-file.ts'
 import { type MemberProof, memberProofOf } from '../channel/proving/member-proof.ts'
+import { aboutOf, cancelled, type SendFileOptions } from './options/file-options.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { requireOf } from './options/invite-options.ts'
 import { type AnyServeHandler, type JsonAnswers, jsonAnswers, onlyAnswer } from './json-answers.ts'
@@ -145,6 +141,52 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
+   * Sends a file of any size up to the relay's limit (1 GiB): a path, or a stream of bytes. Its parts go first, encrypted,
+   * then the message that names it. The receivers fetch it when they want (`envelope.file`, `files`). Resolves once the
+   * relay has stored the message on disk. Each part of 1 MiB, and the message, count as one message. Lost connections are
+   * waited out. If the program ends before that, the next call for the same path, with the same name, type and text,
+   * continues where it stopped; a stream must be sent again.
+   *
+   * @throws {StaticError} `file_changed` if something has written to the file since the upload began: nothing was sent;
+   *   `invalid_request` if the path is not a file that can be read; `too_large`, `quota_exceeded` and `queue_full` before
+   *   the first byte is sent; `not_allowed` with the traffic profiles `private` and `strict` unless the client has
+   *   `visibleFiles`; `files_unavailable`, `cancelled`; see `send`
+   * @example await channel.sendFile('report.pdf', { type: 'application/pdf', text: 'The report you asked for.' })
+   */
+  async sendFile(source: string | AsyncIterable<Uint8Array>, options: SendFileOptions = {}): Promise<SentFile> {
+    return await this.#edge.wait(async () => {
+      checkOptions('sendFile', options)
+      const { signal, done } = cancelled(options.signal, 'The file was not sent. The signal was aborted.')
+      const about = { ...aboutOf(source, options), signal, progress: options.progress ?? ((): void => {}) }
+      try {
+        if (typeof source === 'string') return await sendPath(this.#agent, this.#channel, source, about)
+        if (typeof source?.[Symbol.asyncIterator] === 'function')
+          return await sendStream(this.#agent, this.#channel, source, about)
+      } finally {
+        done()
+      }
+      throw StaticError.of('invalid_request', 'The file must be a path or a stream of bytes (an async iterable).')
+    })
+  }
+
+  /** The files that other members have sent and this agent has neither saved nor dropped, also before a restart. */
+  files(): readonly ReceivedFile[] {
+    return this.#channel.files
+      .list()
+      .map((record) => new ReceivedFile(this.#home, record, record, this.#proofOf(record.sender)))
+  }
+
+  /**
+   * Deletes a file at the relay for all members that have not saved it: one that this agent has sent or, by the owner,
+   * any. Pass its id, as `sendFile` returned it.
+   *
+   * @throws {StaticError} `not_allowed`, `invalid_request`
+   */
+  async deleteFile(id: string): Promise<void> {
+    await this.#asMember(() => deleteFile(this.#home, id))
+  }
+
+  /**
    * Payloads from the other members, starting with the first unsettled one: each a `Uint8Array`, which `TextDecoder`
    * turns into text. Does not end until the channel does. Asking for the next payload settles the current one. Leaving the loop by `break` or an error does not: that payload is
    * delivered again in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes to
@@ -163,7 +205,7 @@ export class Channel implements AsyncDisposable {
    */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#channel
-    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox, this.#proofOf(entry.record.sender))))
+    return this.#edge.iterate(inbox.read((entry) => this.#envelopeOf(entry)))
   }
 
   /**
@@ -184,14 +226,13 @@ export class Channel implements AsyncDisposable {
     handler: (envelope: Envelope, value: SchemaOutput<Schema, undefined>) => unknown,
     options: HandleOptions & SchemaOption<Schema> = {},
   ): Promise<void> {
-    const { inbox } = this.#channel
     await this.#edge.wait(async () => {
       checkHandler('handle', handler)
       checkOptions('handle', options)
       const { schema, ...limits } = options
       const call = handler as (envelope: Envelope, value?: unknown) => unknown
       const handle = async (entry: InboxEntry): Promise<unknown> => {
-        const envelope = new Envelope(entry, inbox, this.#proofOf(entry.record.sender))
+        const envelope = this.#envelopeOf(entry)
         if (!schema) return call(envelope)
         return call(envelope, await Unfit.unless(() => fitted(schema, envelope.json(), 'The payload')))
       }
@@ -308,9 +349,7 @@ export class Channel implements AsyncDisposable {
   /** @internal Like `envelopes`, for messages that count as delivered only once marked as given. */
   readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#channel
-    return this.#edge.iterate(
-      inbox.read((entry) => new Envelope(entry, inbox, this.#proofOf(entry.record.sender)), { ahead: true }),
-    )
+    return this.#edge.iterate(inbox.read((entry) => this.#envelopeOf(entry), { ahead: true }))
   }
 
   /**
@@ -579,6 +618,17 @@ export class Channel implements AsyncDisposable {
   #proofOf(agent: AgentId): MemberProof | undefined {
     const verdict = this.#channel.proving.of(agent)
     return verdict && memberProofOf(verdict)
+  }
+
+  get #home(): FileHome {
+    return { agent: this.#agent, channel: this.#channel, edge: this.#edge }
+  }
+
+  #envelopeOf(entry: InboxEntry): Envelope {
+    const { record, file: offered } = entry
+    const proof = this.#proofOf(record.sender)
+    const file = offered && new ReceivedFile(this.#home, offered, record, proof)
+    return new Envelope(entry, this.#channel.inbox, { proof, file })
   }
 
   #ask(payload: Uint8Array | string, options: AskOptions): Ask {

@@ -5,37 +5,10 @@ import type { AnswerEntry } from '../channel/asking/open-ask.ts'
 import type { ServedRequest } from '../channel/asking/serving.ts'
 import type { Inbox } from '../channel/receiving/inbox.ts'
 import type { InboxEntry } from '../channel/receiving/inbox.ts'
-import type { PutAside } from '../channel/receiving/poison.ts'
 import type { MemberProof } from '../channel/proving/member-proof.ts'
-import { fingerprintOf } from './fingerprint.ts'
+import { type ChannelMember, memberOf, timeOf } from './received/member.ts'
+import type { ReceivedFile } from './received/received-file.ts'
 import type { AgentId, InboxRecord } from '../ports/index.ts'
-
-/** The end of the year 9999. The relay sets message times freely, and other languages' dates end there. */
-const LATEST_TIME = Date.UTC(10_000, 0) - 1
-
-/** A member of a channel, identified by its key. */
-export interface ChannelMember {
-  /** SHA-256 of its public signature key, 64 hexadecimal digits. */
-  readonly agentId: AgentId
-  /** The agent id in groups of four digits. Compare it with the one its owner sees. */
-  readonly fingerprint: string
-  /** The name this agent chose for itself. Nothing verifies it. */
-  readonly identity: Uint8Array
-  /** Who runs it, as far as it has shown that and this agent has checked it; absent if it has shown nothing. */
-  readonly proof?: MemberProof
-}
-
-/** A member in the list of `Channel.members`. */
-export interface ListedMember extends ChannelMember {
-  /** Whether the owner vouches for it (`Channel.vouch`). Only the owner knows; undefined for other agents. */
-  readonly vouched: boolean | undefined
-}
-
-/** @internal */
-export function memberOf(agentId: AgentId, identity: Uint8Array, proof?: MemberProof): ChannelMember {
-  const member = { agentId, fingerprint: fingerprintOf(agentId), identity }
-  return proof ? { ...member, proof } : member
-}
 
 /** The common part of messages, requests and answers. */
 export abstract class ReceivedMessage {
@@ -100,13 +73,20 @@ export class Envelope extends ReceivedMessage {
    * to disk one by one. After an orderly close it is exact.
    */
   readonly redelivered: boolean
+  /** The file that the message sends; undefined for other messages. The payload is the text beside it. */
+  readonly file: ReceivedFile | undefined
   readonly #entry: InboxEntry
   readonly #inbox: Inbox
 
   /** @internal Get envelopes from a channel. */
-  constructor(entry: InboxEntry, inbox: Inbox, proof: MemberProof | undefined) {
+  constructor(
+    entry: InboxEntry,
+    inbox: Inbox,
+    { proof, file }: { readonly proof: MemberProof | undefined; readonly file: ReceivedFile | undefined },
+  ) {
     super(entry.record, proof)
     this.payload = entry.payload
+    this.file = file
     this.redelivered = entry.redelivered
     this.#entry = entry
     this.#inbox = inbox
@@ -186,37 +166,7 @@ function askFailed(sender: AgentId, answer: AnswerError): StaticError {
   return StaticError.of('ask_failed', text, { answer })
 }
 
-/** A message that a handler failed on too often, so it was put aside (`Channel.poison`). */
-export interface PoisonMessage extends Pick<Envelope, 'payload' | 'sender' | 'messageId' | 'index' | 'epoch' | 'time'> {
-  /** How often the handler tried it. */
-  readonly attempts: number
-  /** The handler's last error. */
-  readonly reason: string
-  /** When it was put aside, by this machine's clock. */
-  readonly putAsideAt: Date
-}
-
-/** @internal */
-export function poisonMessageOf({ record, payload }: PutAside): PoisonMessage {
-  const { sender, identity, messageId, index, epoch, receivedAt, attempts, reason, putAsideAt } = record
-  return {
-    payload,
-    sender: memberOf(sender, identity),
-    messageId: toHex(messageId),
-    index,
-    epoch,
-    time: timeOf(receivedAt),
-    attempts,
-    reason,
-    putAsideAt: new Date(putAsideAt),
-  }
-}
-
 /** Throws unless the payload is UTF-8. */
 function textOf(payload: Uint8Array): string {
   return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload)
-}
-
-function timeOf(receivedAt: InboxRecord['receivedAt']): Date {
-  return new Date(Math.min(receivedAt, LATEST_TIME))
 }

@@ -134,6 +134,12 @@ export const OPTIONS: {
     most: 64,
     otherwise: '4',
   },
+  visibleFiles: {
+    kind: 'flag',
+    about:
+      'Whether files may be sent and fetched with the traffic profiles `private` and `strict`, although the network then sees when that happens and how large they are.',
+    usual: false,
+  },
   offers: {
     kind: 'choice',
     about:

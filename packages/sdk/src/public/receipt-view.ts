@@ -3,7 +3,7 @@ import { CHANNEL_ID_BYTES, type ReceiptMode, StaticError } from '@static/protoco
 import type { ReachedQuestion } from '../channel/receipts/receipts.ts'
 import type { Judgement, ReceiptLevel, UnreachedReason } from '../channel/receipts/reached.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
-import { type ChannelMember, memberOf } from './envelope.ts'
+import { type ChannelMember, memberOf } from './received/member.ts'
 import { parseAgentId } from './fingerprint.ts'
 import type { AgentId, StayRecord } from '../ports/index.ts'
 

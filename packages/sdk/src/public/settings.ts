@@ -55,6 +55,7 @@ export interface Settings {
   /** Id of a relay to accept instead of the known one. */
   readonly acceptRelay: Uint8Array | undefined
   readonly acceptRolledBack: boolean
+  readonly visibleFiles: boolean
   readonly connectTimeoutMs: number
   /** False: none. Undefined: the default. */
   readonly logger: Logger | false | undefined
@@ -173,6 +174,7 @@ function commonSettings(
     key: options.key ?? { type: 'file' },
     acceptRelay: checkRelayId(options.acceptRelay),
     acceptRolledBack: flag('acceptRolledBack', options),
+    visibleFiles: flag('visibleFiles', options),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
     logger: checkLogger(options.logger),
     wait: flag('wait', options),
@@ -428,7 +430,10 @@ function checkTimeout(given: number = OPTIONS.connectTimeoutMs.usual): number {
   return integer('connectTimeoutMs', given, OPTIONS.connectTimeoutMs)
 }
 
-function flag(option: 'acceptRolledBack' | 'fallback' | 'wait', { [option]: given }: ClientOptions): boolean {
+function flag(
+  option: 'acceptRolledBack' | 'fallback' | 'visibleFiles' | 'wait',
+  { [option]: given }: ClientOptions,
+): boolean {
   if (given === undefined || typeof given === 'boolean') return given ?? OPTIONS[option].usual
   throw invalid(`\`${option}\` is ${shownValue(given)}. It must be true or false.`)
 }

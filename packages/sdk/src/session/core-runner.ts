@@ -13,6 +13,7 @@ import type {
   Outcome,
   RelaySession,
   RequestBody,
+  SessionInfo,
   SessionListener,
   StreamHandlers,
   Time,
@@ -21,7 +22,8 @@ import type {
 import { concatAll } from '../platform/bytes.ts'
 import type { TokenSource } from '../account/token-source.ts'
 import { SessionCore } from './core.ts'
-import type { Effect, Input, Position, StreamNumber } from './io.ts'
+import { filesPlaceOf } from './files-place.ts'
+import type { Effect, Input, OpenedInfo, Position, StreamNumber } from './io.ts'
 
 export interface SessionOptions {
   readonly endpoint: Endpoint
@@ -234,7 +236,7 @@ class CoreRunner implements RelaySession {
           return listener.push(effect.body)
         case 'opened':
           this.#ready.resolve()
-          return listener.opened(effect.info)
+          return listener.opened(this.#infoOf(effect.info))
         case 'lost':
           // Before the first session, which the application does not wait for.
           this.#ready.resolve()
@@ -248,6 +250,12 @@ class CoreRunner implements RelaySession {
         throw error
       })
     }
+  }
+
+  #infoOf({ node, announced, ...info }: OpenedInfo): SessionInfo {
+    const { endpoint } = this.#options
+    const { host } = endpoint.addresses[node] ?? endpoint.addresses[0]
+    return { ...info, files: filesPlaceOf(announced, { host, serverName: endpoint.serverName }) }
   }
 
   // ---- Input and output ----

@@ -163,7 +163,7 @@ export class SessionCore<Key> {
     const told = way === this.#options.way ? undefined : (grpcPort ?? (this.#known?.grpcPort || undefined))
     const { current: node, avoidsLast } = this.#nodes
     this.#emit({ type: 'dial', stream: number, way, node, port: port ?? told, avoidsLast })
-    return newDial({ number, way, hops, token: this.#tokens?.held }, this.#now)
+    return newDial({ number, way, node, hops, token: this.#tokens?.held }, this.#now)
   }
 
   #find(number: StreamNumber): Dial<Key> | undefined {
@@ -202,7 +202,8 @@ export class SessionCore<Key> {
 
   // ---- Streams ----
 
-  #opened(stream: SessionStream<Key>, { challenge, keyPackages, expiresInMs, grpcPort }: SessionTerms): void {
+  #opened(stream: SessionStream<Key>, terms: SessionTerms): void {
+    const { challenge, keyPackages, expiresInMs, grpcPort, files: announced } = terms
     const dial = this.#find(stream.number)
     if (!dial) return
     dial.openedAt = this.#now
@@ -217,7 +218,8 @@ export class SessionCore<Key> {
     this.#route.opened(dial.way, this.#now)
     if (dial.token) this.#tokens?.markInUse(dial.token, expiresInMs, this.#now)
     const relay = this.#learned(challenge.relayId, grpcPort)
-    const info = { way: dial.way, keyPackages, nonce: challenge.nonce.slice(), guest: !dial.token, relay }
+    const { way, node } = dial
+    const info = { way, node, keyPackages, nonce: challenge.nonce.slice(), guest: !dial.token, relay, announced }
     this.#emit({ type: 'opened', info })
   }
 

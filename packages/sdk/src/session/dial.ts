@@ -17,6 +17,8 @@ import type { HeldToken } from './tokens.ts'
 export interface Dial<Key> {
   readonly number: StreamNumber
   readonly way: Way
+  /** The address of the endpoint. */
+  readonly node: number
   /** How often the relay has redirected it to another port. */
   readonly hops: number
   /** The token that opens the session; undefined for a guest. */
@@ -40,12 +42,13 @@ const MAX_PORT = 65_535
 
 /** A dial that starts now. */
 export function newDial<Key>(
-  { number, way, hops, token }: Pick<Dial<Key>, 'number' | 'way' | 'hops' | 'token'>,
+  { number, way, node, hops, token }: Pick<Dial<Key>, 'number' | 'way' | 'node' | 'hops' | 'token'>,
   now: Time,
 ): Dial<Key> {
   return {
     number,
     way,
+    node,
     hops,
     token,
     isTokenOld: token?.used === true,

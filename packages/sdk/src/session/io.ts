@@ -41,6 +41,21 @@ export type Input<Key> =
   | { readonly type: 'tick' }
   | { readonly type: 'close' }
 
+/** Where a relay says that the parts of files are. */
+export interface AnnouncedFiles {
+  /** At the host of the session; 0 for none. */
+  readonly port: number
+  /** Used in place of host and port; empty for none. */
+  readonly url: string
+}
+
+/** What the core knows of a session that has opened. */
+export interface OpenedInfo extends Omit<SessionInfo, 'files'> {
+  /** The address of the endpoint that the session leads to. */
+  readonly node: number
+  readonly announced: AnnouncedFiles
+}
+
 /** Effects to carry out, in order. */
 export type Effect<Key> =
   /** Dials an address of the endpoint, at another port of the same host if one is given. */
@@ -62,7 +77,7 @@ export type Effect<Key> =
   /** Fetches a token. Only one request is pending at a time. */
   | { readonly type: 'askToken' }
   | { readonly type: 'outcome'; readonly key: Key; readonly outcome: Outcome }
-  | { readonly type: 'opened'; readonly info: SessionInfo }
+  | { readonly type: 'opened'; readonly info: OpenedInfo }
   | { readonly type: 'push'; readonly body: ServerBody }
   | { readonly type: 'lost'; readonly reason: StaticError }
   | { readonly type: 'pin'; readonly relayName: string; readonly relay: KnownRelay }

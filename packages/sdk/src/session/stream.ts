@@ -29,7 +29,15 @@ import { ackCells } from './acks.ts'
 import { fractions } from './backoff.ts'
 import { CellWriter, type QueuedRequest } from './cell-writer.ts'
 import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'
-import { type Effects, type ExpectedRelay, FORMS, type Position, type StreamNumber, type Way } from './io.ts'
+import {
+  type AnnouncedFiles,
+  type Effects,
+  type ExpectedRelay,
+  FORMS,
+  type Position,
+  type StreamNumber,
+  type Way,
+} from './io.ts'
 import { challengeFault, type OpeningOptions, openSessionRequest, refreshSessionRequest } from './opening.ts'
 import { outOfBounds, PUSHES } from './server-messages.ts'
 
@@ -41,6 +49,8 @@ export interface SessionTerms {
   readonly expiresInMs: number
   /** As announced by the relay, unchecked. */
   readonly grpcPort: number
+  /** As announced by the relay, unchecked. */
+  readonly files: AnnouncedFiles
 }
 
 /** Each method is called at most once. */
@@ -305,12 +315,13 @@ export class SessionStream<Key> {
       if (body.case === 'error') return this.#fail(refusedOpening(body.value))
       if (body.case !== 'openSession') return
       const { keyPackages, expiresInMs, pingIntervalMs, pingTimeoutMs, grpcPort } = body.value
+      const files = { port: body.value.filesPort, url: body.value.filesUrl }
       this.isOpen = true
       this.#joiner.limit = OPEN_LIMIT
       this.#pingMs = bounded(pingIntervalMs)
       this.#pongMs = bounded(pingTimeoutMs)
       this.#shape()
-      this.#owner.opened(this, { challenge, keyPackages, expiresInMs, grpcPort })
+      this.#owner.opened(this, { challenge, keyPackages, expiresInMs, grpcPort, files })
     })
   }
 

@@ -15,6 +15,7 @@ import {
   SENDER,
   WELCOME,
 } from './tables/channel-tables.ts'
+import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './tables/file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/message-tables.ts'
 import { MEMBER_PROOF, OWN_PROOF } from './tables/proof-tables.ts'
@@ -35,6 +36,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...receiptSteps(rowsOf),
     ...proofSteps(rowsOf),
     ...askSteps(rowsOf),
+    ...fileSteps(rowsOf),
     ...inviteSteps(rowsOf),
     ...admissionSteps(rowsOf),
   }
@@ -159,6 +161,21 @@ function askSteps(rowsOf: WritesOf): Pick<Steps, AskStep> {
     putAnswerer: ({ id, record }) => answerers.put({ ...record, channel: id }),
     putAnswer: ({ id, record }) => answers.put({ ...record, channel: id, bytes: record.ciphertext.length }),
     dropAnswer: ({ id, place: { index, part } }) => answers.drop(id, index, part),
+  }
+}
+
+type FileStep = 'putFile' | 'putFileDigests' | 'dropFile' | 'putUpload' | 'putUploadPart' | 'dropUpload'
+
+function fileSteps(rowsOf: WritesOf): Pick<Steps, FileStep> {
+  const [files, digestsOf] = [rowsOf(FILE), rowsOf(FILE_DIGESTS)]
+  const [uploads, parts] = [rowsOf(UPLOAD), rowsOf(UPLOAD_PART)]
+  return {
+    putFile: ({ id, record }) => files.put({ ...record, channel: id }),
+    putFileDigests: ({ id, index, digests }) => digestsOf.put({ channel: id, index, digests }),
+    dropFile: ({ id, index }) => files.drop(id, index),
+    putUpload: ({ id, record }) => uploads.put({ ...record, channel: id }),
+    putUploadPart: ({ id, fileId, part }) => parts.put({ ...part, fileId, channel: id }),
+    dropUpload: ({ id, fileId }) => uploads.drop(id, fileId),
   }
 }
 

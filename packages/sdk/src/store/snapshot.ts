@@ -27,6 +27,7 @@ import {
   SENDER,
   WELCOME,
 } from './tables/channel-tables.ts'
+import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './tables/file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
 import {
   ANSWER,
@@ -106,6 +107,18 @@ export function preparePoison(rowsOf: ReadsOf): AgentStore['poison'] {
     poison.page([id], 0, Number.MAX_SAFE_INTEGER).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
 }
 
+/** Prepares reading the parts of files: their hashes, and how those of an upload are encrypted. */
+export function prepareFiles(rowsOf: ReadsOf): Pick<AgentStore, 'fileDigests' | 'uploadParts'> {
+  const [digests, parts] = [rowsOf(FILE_DIGESTS), rowsOf(UPLOAD_PART)]
+  return {
+    fileDigests: (id, index) => digests.page([id], index - 1, 1).find((row) => row.index === index)?.digests,
+    uploadParts: (id, fileId) =>
+      parts
+        .page([id, fileId], -1, Number.MAX_SAFE_INTEGER)
+        .map(({ channel: _channel, fileId: _fileId, ...part }) => part),
+  }
+}
+
 function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const welcomes = byChannel(rowsOf(WELCOME).all())
   const epochs = byChannel(rowsOf(EPOCH).all())
@@ -121,6 +134,8 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const messages = byChannel(rowsOf(OUTBOX).all())
   const asks = byChannel(rowsOf(ASK).all())
   const answerers = byChannel(rowsOf(ANSWERER).all())
+  const files = byChannel(rowsOf(FILE).all())
+  const uploads = byChannel(rowsOf(UPLOAD).all())
   const lists = byChannel(rowsOf(INVITE_LIST).all())
   const uses = byChannel(rowsOf(USE).all())
   const claims = byChannel(rowsOf(CLAIM).all())
@@ -165,6 +180,8 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
         answers: messagesOf(answers.get(row.id)),
         asks: asks(row.id),
         answerers: answerers(row.id),
+        files: files(row.id),
+        uploads: uploads(row.id),
         inviteList: lists(row.id)[0],
         uses: uses(row.id),
         claims: claims(row.id),

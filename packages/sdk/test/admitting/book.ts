@@ -69,6 +69,8 @@ export class Book {
       poison: (id) => store.poison(id),
       requests: (id, after, limit) => store.requests(id, after, limit),
       answers: (id) => store.answers(id),
+      fileDigests: (id, index) => store.fileDigests(id, index),
+      uploadParts: (id, fileId) => store.uploadParts(id, fileId),
       write: (changes) => {
         store.write(changes)
         for (const change of changes) this.#see(change)

@@ -15,6 +15,7 @@ function record(counter: number, changes: Partial<OutboxRecord> = {}): OutboxRec
     counter,
     control: false,
     slot: 3,
+    fileId: undefined,
     ciphertext: new Uint8Array(100).fill(counter),
     messageKey: new Uint8Array(32).fill(1),
     ...changes,

@@ -16,6 +16,8 @@ test('a manager whose listener dies reports it to every waiting caller', async (
       onFailure: (listener) => store.onFailure(listener),
       requests: (id, after, limit) => store.requests(id, after, limit),
       answers: (id) => store.answers(id),
+      fileDigests: (id, index) => store.fileDigests(id, index),
+      uploadParts: (id, fileId) => store.uploadParts(id, fileId),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

@@ -12,7 +12,18 @@ import { parseSync } from 'oxc-parser'
 
 const root = resolve(import.meta.dirname, '../../../..')
 const source = join(root, 'packages/sdk/src')
-const INSIDE = ['channel', 'joining', 'admitting', 'agent', 'session', 'proofs', 'mls', 'store/rows', 'store/ring']
+const INSIDE = [
+  'channel',
+  'files',
+  'joining',
+  'admitting',
+  'agent',
+  'session',
+  'proofs',
+  'mls',
+  'store/rows',
+  'store/ring',
+]
 /** The conditions of `exports` that every platform has. */
 const CONDITIONS = ['import', 'default']
 

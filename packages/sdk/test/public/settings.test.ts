@@ -73,6 +73,7 @@ void test('options alone are sufficient', () => {
     key: { type: 'file' },
     acceptRelay: undefined,
     acceptRolledBack: false,
+    visibleFiles: false,
     connectTimeoutMs: 5000,
     logger: undefined,
     wait: false,

@@ -279,6 +279,8 @@ function bound(store: AgentStore): AgentStore {
     poison: (id) => store.poison(id),
     requests: (id, after, limit) => store.requests(id, after, limit),
     answers: (id) => store.answers(id),
+    fileDigests: (id, index) => store.fileDigests(id, index),
+    uploadParts: (id, fileId) => store.uploadParts(id, fileId),
     write: (changes) => store.write(changes),
     onFailure: (listener) => store.onFailure(listener),
     checkpoint: () => store.checkpoint(),

@@ -53,6 +53,8 @@ class Gate {
       onFailure: (listener) => store.onFailure(listener),
       requests: (id, after, limit) => store.requests(id, after, limit),
       answers: (id) => store.answers(id),
+      fileDigests: (id, index) => store.fileDigests(id, index),
+      uploadParts: (id, fileId) => store.uploadParts(id, fileId),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

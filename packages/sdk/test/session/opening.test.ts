@@ -42,7 +42,15 @@ for (const way of ['quic', 'grpc'] as const) {
     stage.accept(1, { keyPackages: 3 })
     assert.deepEqual(stage.taken(), ['pace 1 steady', 'pin relay.test', `opened ${way}`])
     assert.deepEqual(stage.infos, [
-      { way, keyPackages: 3, nonce: NONCE, guest: true, relay: { relayId: RELAY_ID, grpcPort: 0 } },
+      {
+        way,
+        node: 0,
+        keyPackages: 3,
+        nonce: NONCE,
+        guest: true,
+        relay: { relayId: RELAY_ID, grpcPort: 0 },
+        announced: { port: 0, url: '' },
+      },
     ])
   })
 }

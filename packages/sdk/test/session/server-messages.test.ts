@@ -7,9 +7,20 @@ import { outOfBounds } from '../../src/session/server-messages.ts'
 
 /**
  * Bytes of any length. The last three have one, which their users check: the answer to a challenge, and a join, which
- * knows the hash of the key.
+ * knows the hash of the key. Of the bitmap of a file's parts, an upload reads only the bits of its parts.
  */
-const ANY_LENGTH = ['box', 'ciphertext', 'commit', 'keyPackage', 'tag', 'welcome', 'nonce', 'relayId', 'boxKey']
+const ANY_LENGTH = [
+  'box',
+  'ciphertext',
+  'commit',
+  'keyPackage',
+  'tag',
+  'welcome',
+  'parts',
+  'nonce',
+  'relayId',
+  'boxKey',
+]
 
 /** The names of all bytes that a relay can send, however deep. */
 function bytesIn(schema: DescMessage, seen = new Set<DescMessage>()): string[] {

@@ -13,9 +13,9 @@ import {
   ReceiptDemand,
   ServerMessageSchema,
 } from '@static/protocol/relay'
-import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo } from '../../src/ports/index.ts'
+import type { KnownRelay, Outcome, RequestBody, ServerBody } from '../../src/ports/index.ts'
 import { SessionCore } from '../../src/session/core.ts'
-import { type CoreOptions, type Effect, FORMS, type Input, type Way } from '../../src/session/io.ts'
+import { type CoreOptions, type Effect, FORMS, type Input, type OpenedInfo, type Way } from '../../src/session/io.ts'
 import { makeSigner } from './support.ts'
 
 /** The relay's end of a stream. */
@@ -57,7 +57,7 @@ export class Stage {
   readonly ended: Set<number> = new Set()
   readonly dials: { readonly node: number; readonly avoidsLast: boolean }[] = []
   readonly outcomes: Map<string, Outcome[]> = new Map()
-  readonly infos: SessionInfo[] = []
+  readonly infos: OpenedInfo[] = []
   readonly losses: StaticError[] = []
   readonly pushes: ServerBody[] = []
   readonly signed: Uint8Array[] = []

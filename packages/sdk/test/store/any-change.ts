@@ -6,6 +6,7 @@ import {
   CHANNEL,
   channelRecord,
   epochRecord,
+  fileRecord,
   inboxRecord,
   inviteRecord,
   joinerRecord,
@@ -13,6 +14,7 @@ import {
   OTHER,
   outboxRecord,
   pendingRecord,
+  uploadRecord,
 } from './support.ts'
 
 /** One change of any kind; the labels are few, so that most meet rows of others. */
@@ -68,6 +70,17 @@ export function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'putAsk', id, record: { messageId, to: few > 3 ? agent : undefined, deadline: below(9) } }),
     () => ({ type: 'dropAsk', id, messageId }),
     () => ({ type: 'putAnswerer', id, record: { messageId, agent, answers: below(9), ended: few > 3 } }),
+    () => ({ type: 'putFile', id, record: fileRecord(few, { savedParts: below(9), isDone: few > 4 }) }),
+    () => ({ type: 'putFileDigests', id, index: few, digests: bytes }),
+    () => ({ type: 'dropFile', id, index: few }),
+    () => ({ type: 'putUpload', id, record: uploadRecord(few, { begunAt: below(9) }) }),
+    () => ({
+      type: 'putUploadPart',
+      id,
+      fileId: uploadRecord(few).fileId,
+      part: { part, nonce: bytesOf(`nonce ${few}`, 12), digest: bytesOf(`digest ${few}`) },
+    }),
+    () => ({ type: 'dropUpload', id, fileId: uploadRecord(few).fileId }),
     () => ({ type: 'putRemoved', record: { name: `channel ${few}`, at: below(9) } }),
     () => ({ type: 'dropRemoved', name: `channel ${few}` }),
     () => ({ type: 'putInvite', record: inviteRecord(invite, { channel: id, uses: below(3) }) }),

@@ -90,6 +90,8 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     answers: { messages: 0, bytes: 0 },
     asks: [],
     answerers: [],
+    files: [],
+    uploads: [],
     inviteList: undefined,
     uses: [],
     claims: [],

@@ -213,6 +213,8 @@ async function readAll(directory: string): Promise<void> {
   try {
     store.load()
     store.inbox(CHANNEL, 0, 1000)
+    store.fileDigests(CHANNEL, 1)
+    store.uploadParts(CHANNEL, bytesOf('file', 16))
   } finally {
     store.close()
   }

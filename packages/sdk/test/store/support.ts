@@ -11,6 +11,7 @@ import type {
   Change,
   ChannelRecord,
   EpochRecord,
+  FileRecord,
   IdentityRecord,
   InboxRecord,
   InviteRecord,
@@ -18,6 +19,7 @@ import type {
   LeaverRecord,
   OutboxRecord,
   PendingCommitRecord,
+  UploadRecord,
 } from '../../src/ports/index.ts'
 import { databaseFile } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
@@ -106,8 +108,43 @@ export function outboxRecord(counter: number, fields: Partial<OutboxRecord> = {}
     counter,
     control: false,
     slot: 3,
+    fileId: undefined,
     ciphertext: bytesOf(`outbox ciphertext ${counter}`, 1330),
     messageKey: bytesOf(`outbox key ${counter}`, 44),
+    ...fields,
+  }
+}
+
+export function fileRecord(index: number, fields: Partial<FileRecord> = {}): FileRecord {
+  return {
+    index,
+    fileId: bytesOf(`file ${index}`, 16),
+    secret: bytesOf(`file secret ${index}`),
+    size: 70_000 + index,
+    name: `report ${index}.pdf`,
+    type: 'application/pdf',
+    messageId: bytesOf(`inbox ${index}`, 16),
+    sender: AGENT,
+    identity: bytesOf('identity', 8),
+    receivedAt: 1_700_000_000_000 + index,
+    target: undefined,
+    partFile: undefined,
+    savedParts: 0,
+    isDone: false,
+    ...fields,
+  }
+}
+
+export function uploadRecord(number: number, fields: Partial<UploadRecord> = {}): UploadRecord {
+  return {
+    fileId: bytesOf(`upload ${number}`, 16),
+    secret: bytesOf(`upload secret ${number}`),
+    size: 70_000 + number,
+    name: 'report.pdf',
+    type: '',
+    text: 'Read this.',
+    path: `/tmp/report ${number}.pdf`,
+    begunAt: 1_700_000_000_000,
     ...fields,
   }
 }

@@ -367,6 +367,7 @@ export class Player implements AgentContext {
   readonly journal: Journal
   readonly pins: Pins
   readonly proofs: AgentContext['proofs']
+  readonly files: AgentContext['files'] = undefined
   readonly store: AgentStore
   readonly events: AgentEvent[] = []
   readonly requests: { readonly body: RequestBody; readonly done: (outcome: Outcome) => void }[] = []
@@ -410,9 +411,11 @@ export class Player implements AgentContext {
     const poison: AgentStore['poison'] = (id) => this.store.poison(id)
     const requests: AgentStore['requests'] = (id, after, limit) => this.store.requests(id, after, limit)
     const answers: AgentStore['answers'] = (id) => this.store.answers(id)
+    const fileDigests: AgentStore['fileDigests'] = (id, index) => this.store.fileDigests(id, index)
+    const uploadParts: AgentStore['uploadParts'] = (id, fileId) => this.store.uploadParts(id, fileId)
     const onFailure = (): void => {}
     this.journal = new Journal(
-      { write, inbox, poison, requests, answers, onFailure } as unknown as AgentStore,
+      { write, inbox, poison, requests, answers, fileDigests, uploadParts, onFailure } as unknown as AgentStore,
       (error) => assert.fail(error),
     )
     const { channels, pins } = this.store.load()

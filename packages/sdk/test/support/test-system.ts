@@ -10,6 +10,9 @@ import type { Envelope } from '../../src/public/envelope.ts'
 import { StaticClient } from '../../src/public/client.ts'
 import type { AgentParts } from '../../src/agent/agent.ts'
 import type { AgentEvent } from '../../src/agent/events.ts'
+import type { FileParts } from '../../src/files/agent-files.ts'
+import { makeFileDisk } from '../../src/store/file-disk.ts'
+import { makePartLine } from '../../src/transport/part-line.ts'
 import { StaticChannelManager } from '../../src/public/manager.ts'
 import type { AgentStore, Transport } from '../../src/ports/index.ts'
 import { transportsFor } from '../../src/public/agent-parts.ts'
@@ -43,6 +46,8 @@ export interface AgentOptions {
   readonly chance?: () => number
   readonly turns?: AgentParts['turns']
   readonly proofs?: AgentParts['proofs']
+  /** Wraps the port of files and the disk. */
+  readonly files?: (files: FileParts) => FileParts
   /** Wraps the database, for instance to fail in it. */
   readonly store?: (store: AgentStore) => AgentStore
   readonly storeOptions?: Partial<AgentStoreOptions>
@@ -136,7 +141,18 @@ export class TestSystem {
       cellsPerSecond: options.cellsPerSecond,
       jwt: account === null ? null : () => relay.api.token(account, { claims: options.claims?.() ?? {} }),
     })
-    return { ...parts, proofs: options.proofs, engine: (options.engine ?? same)(parts.engine) }
+    const files = {
+      line: makePartLine({ ca: relay.ca }),
+      disk: makeFileDisk(this.directoryOf(name)),
+      isShaped: traffic === 'private' || traffic === 'strict',
+      visible: false,
+    }
+    return {
+      ...parts,
+      proofs: options.proofs,
+      files: (options.files ?? same)(files),
+      engine: (options.engine ?? same)(parts.engine),
+    }
   }
 
   /** An owner and members in one channel; all named, all joined. */

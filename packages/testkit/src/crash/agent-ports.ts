@@ -65,6 +65,8 @@ export class CrashingPorts {
       poison: (id) => this.#alive(() => store.poison(id)),
       requests: (id, after, limit) => this.#alive(() => store.requests(id, after, limit)),
       answers: (id) => this.#alive(() => store.answers(id)),
+      fileDigests: (id, index) => this.#alive(() => store.fileDigests(id, index)),
+      uploadParts: (id, fileId) => this.#alive(() => store.uploadParts(id, fileId)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
         // Nothing after this point happens.

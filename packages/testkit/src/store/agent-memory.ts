@@ -15,6 +15,7 @@ import {
   type PoisonRecord,
   prepareInbox,
   prepareAnswers,
+  prepareFiles,
   preparePoison,
   prepareRequests,
   readSnapshot,
@@ -25,6 +26,7 @@ import {
   type Table,
   TABLES,
   type Totals,
+  type UploadPart,
   type Value,
 } from '@static/sdk/internal'
 
@@ -75,6 +77,16 @@ class MemoryStore implements AgentStore {
   answers(id: ChannelId): readonly InboxRecord[] {
     this.#checkOpen()
     return structuredClone(this.#answers(id))
+  }
+
+  fileDigests(id: ChannelId, index: number): Uint8Array | undefined {
+    this.#checkOpen()
+    return structuredClone(prepareFiles(this.#tables.rowsOf).fileDigests(id, index))
+  }
+
+  uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[] {
+    this.#checkOpen()
+    return structuredClone(prepareFiles(this.#tables.rowsOf).uploadParts(id, fileId))
   }
 
   write(changes: readonly Change[]): void {

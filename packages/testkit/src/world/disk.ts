@@ -53,6 +53,8 @@ export class AgentDisk {
       poison: (id) => reading(() => rows.poison(id)),
       requests: (id, after, limit) => reading(() => rows.requests(id, after, limit)),
       answers: (id) => reading(() => rows.answers(id)),
+      fileDigests: (id, index) => reading(() => rows.fileDigests(id, index)),
+      uploadParts: (id, fileId) => reading(() => rows.uploadParts(id, fileId)),
       write: (changes) => {
         if (changes.length === 0) return
         machine.effect('a sync', () => {

@@ -4,19 +4,27 @@ import type { AgentChannel } from '../channel.ts'
 import type { Incoming } from './inbox.ts'
 import type { DecodedFrame } from '../sending/message-frame.ts'
 import { decodePack, partId } from '../sending/pack.ts'
+import { decodeFile } from '../../files/file-frame.ts'
+import { frameContent } from './stored-message.ts'
 
 /** Delivers a frame with this record. Unknown kinds are ignored. */
 export function deliverFrame(
-  { intake, inbox, requests, asks, listedInvites, proving }: AgentChannel,
-  { kind, payload }: DecodedFrame,
+  { intake, inbox, requests, asks, listedInvites, proving, files }: AgentChannel,
+  frame: DecodedFrame,
   received: Omit<InboxRecord, 'part' | 'attempts'>,
 ): void {
+  const { kind, payload } = frame
   const record = { ...received, part: 0, attempts: 0 }
   switch (kind) {
     case 'payload':
       return inbox.arrive({ record, payload, redelivered: intake.isRedelivered(record.index) })
     case 'pack':
       return inbox.arrive(...unpack(record, payload, intake.isRedelivered(record.index)))
+    case 'file': {
+      const file = decodeFile(payload)
+      if (file) files.arrive(record, file)
+      return inbox.arrive({ record, ...frameContent(frame), redelivered: intake.isRedelivered(record.index) })
+    }
     case 'request':
       return requests.arrive(record, payload)
     case 'answer':

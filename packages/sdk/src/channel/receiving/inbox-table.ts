@@ -3,7 +3,7 @@ import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
 import { type InboxTable, type Incoming, placeOf } from './inbox.ts'
-import { payloadOf } from './stored-message.ts'
+import { contentOf } from './stored-message.ts'
 
 type TableContext = Pick<AgentContext, 'journal' | 'engine'>
 
@@ -15,8 +15,8 @@ export function payloadTable({ journal, engine }: TableContext, channel: AgentCh
     page: (after, limit) =>
       readable(channel, () =>
         journal.inbox(channel.id, after, limit).flatMap((record) => {
-          const payload = payloadOf(engine, record)
-          return payload ? [{ record, payload, redelivered: channel.intake.isRedelivered(record.index) }] : []
+          const content = contentOf(engine, record)
+          return content ? [{ record, ...content, redelivered: channel.intake.isRedelivered(record.index) }] : []
         }),
       ),
   }
@@ -30,8 +30,8 @@ export function requestTable({ journal, engine }: TableContext, channel: AgentCh
     page: (after, limit) =>
       readable(channel, () =>
         journal.requests(channel.id, after, limit).flatMap((record) => {
-          const payload = payloadOf(engine, record)
-          return payload ? [{ record, payload, redelivered: channel.requests.inbox.wasGiven(record.index) }] : []
+          const content = contentOf(engine, record)
+          return content ? [{ record, ...content, redelivered: channel.requests.inbox.wasGiven(record.index) }] : []
         }),
       ),
   }

@@ -11,13 +11,13 @@ import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, InboxPlace, InboxRecord } from '../../ports/index.ts'
 import type { AgentChannel } from '../channel.ts'
 import { Part } from '../part.ts'
+import type { Content } from './content.ts'
 import { asStored, bytesOf } from './stored-message.ts'
 
 /** A payload on its way to the application. */
-export interface Incoming {
+export interface Incoming extends Content {
   /** Payloads of a pack have neither ciphertext nor key until they are stored: most are settled first. */
   readonly record: InboxRecord
-  readonly payload: Uint8Array
   /** Whether it may have been delivered before. */
   readonly redelivered: boolean
 }

@@ -9,15 +9,15 @@ import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
 import { Part } from '../part.ts'
 import { type InboxEntry, placeOf } from './inbox.ts'
-import { asStored, bytesOf, payloadOf } from './stored-message.ts'
+import type { Content } from './content.ts'
+import { asStored, bytesOf, contentOf } from './stored-message.ts'
 
 /** The context it needs from the agent. */
 type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
 
 /** A message that was put aside, with its payload. */
-export interface PutAside {
+export interface PutAside extends Content {
   readonly record: PoisonRecord
-  readonly payload: Uint8Array
 }
 
 const MOST_MESSAGES = 1000
@@ -71,10 +71,10 @@ export class Poison extends Part {
   list(): readonly PutAside[] {
     if (this.isEmpty) return []
     return this.#context.journal.poison(this.#channel.id).map((record) => {
-      const payload = payloadOf(this.#context.engine, record)
-      if (!payload)
+      const content = contentOf(this.#context.engine, record)
+      if (!content)
         throw StaticError.of('store_corrupt', `Message ${record.index} was put aside and cannot be decoded.`)
-      return { record, payload }
+      return { record, ...content }
     })
   }
 
@@ -84,9 +84,9 @@ export class Poison extends Part {
    * @throws {StaticError} `not_found`, `invalid_request`
    */
   async retry(name: string): Promise<void> {
-    const { record: stored, payload } = this.#remove(name)
+    const { record: stored, ...content } = this.#remove(name)
     const { reason: _reason, putAsideAt: _putAsideAt, ...record } = stored
-    this.#channel.inbox.readmit({ record: { ...record, attempts: 0 }, payload, redelivered: true })
+    this.#channel.inbox.readmit({ record: { ...record, attempts: 0 }, ...content, redelivered: true })
     await this.#context.journal.written()
   }
 

@@ -147,7 +147,7 @@ export class Sender extends Part {
     if (this.#context.now() < this.#notBefore) return
     const { session } = this.#context
     for (const outgoing of this.#outbox.markSent()) {
-      const { messageId, counter, slot, control, ciphertext } = outgoing.record
+      const { messageId, counter, slot, control, ciphertext, fileId } = outgoing.record
       session.request(
         {
           case: 'sendMessage',
@@ -158,6 +158,7 @@ export class Sender extends Part {
             counter: BigInt(counter),
             control,
             ciphertext,
+            ...(fileId ? { fileId } : {}),
           }),
         },
         (outcome) => this.#answered(outgoing, outcome),
@@ -236,7 +237,7 @@ export class Sender extends Part {
     const messageId = as?.messageId ?? newMessageId(this.#context)
     let record: OutboxRecord
     try {
-      record = this.#seal(group, { kind, messageId, payload })
+      record = this.#seal(group, { kind, messageId, payload }, as?.fileId)
     } catch (error) {
       sending.reject(StaticError.from(error))
       return
@@ -249,7 +250,11 @@ export class Sender extends Part {
     this.#channel.turn.touch()
   }
 
-  #seal(group: GroupState, message: Pick<Frame, 'messageId' | 'payload'> & { kind: FrameKind }): OutboxRecord {
+  #seal(
+    group: GroupState,
+    message: Pick<Frame, 'messageId' | 'payload'> & { kind: FrameKind },
+    fileId: Uint8Array | undefined,
+  ): OutboxRecord {
     const { position } = this.#channel.history
     const counter = this.counter + 1
     const plaintext = encodeFrame({ ...message, counter, previous: this.ownHash, seen: position })
@@ -259,7 +264,7 @@ export class Sender extends Part {
     this.ownHash = sha256(plaintext)
     plaintext.fill(0)
     const control = isControl(message.kind)
-    return { messageId: message.messageId, counter, control, slot: position.slot, ciphertext, messageKey }
+    return { messageId: message.messageId, counter, control, slot: position.slot, fileId, ciphertext, messageKey }
   }
 
   #answered(message: Outgoing, outcome: Outcome): void {
@@ -312,6 +317,10 @@ export class Sender extends Part {
         return
       case 'too_large':
       case 'invalid_request':
+      // The message names a file that the relay does not have, or not completely.
+      case 'file_expired':
+      case 'file_incomplete':
+      case 'files_unavailable':
         this.#outbox.refuse(message, refusalError(refusal))
         return
       default:
@@ -366,7 +375,8 @@ export class Sender extends Part {
       this.ownHash = Uint8Array.from(base.previous)
       this.#outbox.recover((message) => {
         const { kind, messageId, payload } = this.#frameOf(message)
-        return this.#seal(group, { kind: kind ?? 'heartbeat', messageId: Uint8Array.from(messageId), payload })
+        const again = { kind: kind ?? 'heartbeat', messageId: Uint8Array.from(messageId), payload } as const
+        return this.#seal(group, again, message.record.fileId)
       })
     }
     this.#channel.turn.touch()

@@ -11,6 +11,8 @@ import { encodePack, MOST_PACK_BYTES, MOST_PARTS, PART_HEAD_BYTES } from './pack
 /** A message whose id is known before it is sent. */
 export interface NamedMessage {
   readonly messageId: Uint8Array
+  /** The file that it sends. */
+  readonly fileId?: Uint8Array
   /** Called when it is encrypted: changes made now are written together with it. */
   sealed(): void
 }

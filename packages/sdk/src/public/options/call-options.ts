@@ -8,6 +8,7 @@ import { checkOptionNames, StaticError } from '@static/protocol'
 import type { ServeOptions } from '../../channel/asking/serving.ts'
 import type { HandleOptions } from '../../channel/receiving/handling.ts'
 import type { AddOptions, AskOneOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
+import type { ReadFileOptions, SaveFileOptions, SendFileOptions } from './file-options.ts'
 import type { CreateOptions, InviteOptions, JoinOptions, LinkOptions, ShowOptions } from './invite-options.ts'
 import type { ReachedOptions } from '../receipt-view.ts'
 import { isSchema, type SchemaOption, type StandardSchema } from '../standard-schema.ts'
@@ -35,6 +36,9 @@ interface CallOptions {
   readonly accept: ShowOptions
   readonly invite: InviteOptions
   readonly inviteLink: LinkOptions
+  readonly sendFile: SendFileOptions
+  readonly save: SaveFileOptions
+  readonly stream: ReadFileOptions
 }
 
 const KINDS = {
@@ -50,6 +54,7 @@ const KINDS = {
     words: 'a rule or an array of rules',
     fits: (value: unknown) => typeof value === 'string' || (typeof value === 'object' && value !== null),
   },
+  function: { words: 'a function', fits: (value: unknown) => typeof value === 'function' },
   signal: { words: 'an AbortSignal', fits: isSignal },
   schema: { words: 'a Standard Schema (https://standardschema.dev)', fits: isSchema },
 } as const
@@ -83,6 +88,9 @@ const CALLS: {
   accept: SHOW,
   invite: INVITE,
   inviteLink: { ...INVITE, endpoint: 'text' },
+  sendFile: { name: 'text', type: 'text', text: 'text', progress: 'function', signal: 'signal' },
+  save: { progress: 'function', signal: 'signal' },
+  stream: { signal: 'signal' },
 }
 
 /**

@@ -2,7 +2,6 @@
 import { StaticError } from '@static/protocol'
 import { MOST_LIFETIME_MS } from '../../channel/asking/ask-frame.ts'
 import type { SendLimits } from '../../channel/sending/send-wait.ts'
-import type { PoisonMessage } from '../envelope.ts'
 import type { AgentId } from '../../ports/index.ts'
 import type { Rule } from '../../proofs/rules.ts'
 
@@ -52,26 +51,6 @@ export interface ChannelStandby {
 export interface AskOneOptions extends AskOptions {
   /** The member to ask. */
   readonly to: AgentId
-}
-
-/** Messages of a channel that a handler failed on too often. */
-export interface PoisonMessages {
-  /** All messages put aside, in log order. */
-  list(): readonly PoisonMessage[]
-  /**
-   * Delivers a message again, before later messages, and counts its attempts from zero. Pass its `messageId`.
-   *
-   * @throws {StaticError} `not_found` if no such message was put aside; `invalid_request` if several have this id,
-   * since
-   *   senders choose ids: then pass `messageId@index`
-   */
-  retry(message: string): Promise<void>
-  /**
-   * Permanently deletes a message. Pass its `messageId`, or `messageId@index`.
-   *
-   * @throws {StaticError} `not_found`, `invalid_request`; see `retry`
-   */
-  drop(message: string): Promise<void>
 }
 
 const MS = 1000

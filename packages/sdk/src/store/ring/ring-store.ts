@@ -4,14 +4,29 @@
  */
 import { cancelTimer, startBackgroundTimer, type Timer } from '#platform/turn'
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../../ports/index.ts'
+import type {
+  AgentStore,
+  Change,
+  ChannelId,
+  InboxRecord,
+  PoisonRecord,
+  Snapshot,
+  UploadPart,
+} from '../../ports/index.ts'
 import { Bodies, deleteLeftovers } from '../bodies.ts'
 import type { OpenCounter } from '../open-counter.ts'
 import { RING_BYTES, type RingFile } from './file.ts'
 import type { RingRecord } from './record.ts'
 import { type RingPosition, wipeChanges } from './replay.ts'
 import { RowBuffer } from '../rows/row-buffer.ts'
-import { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from '../snapshot.ts'
+import {
+  prepareAnswers,
+  prepareFiles,
+  prepareInbox,
+  preparePoison,
+  prepareRequests,
+  readSnapshot,
+} from '../snapshot.ts'
 import { openRows } from '../rows/sql-rows.ts'
 import type { Database, Statement } from '../sqlite.ts'
 import type { ReadsOf } from '../rows/table.ts'
@@ -38,6 +53,7 @@ export class RingStore implements AgentStore {
   readonly #poison: AgentStore['poison']
   readonly #requests: AgentStore['requests']
   readonly #answers: AgentStore['answers']
+  readonly #files: ReturnType<typeof prepareFiles>
   readonly #begin: Statement
   readonly #commit: Statement
   readonly #rollback: Statement
@@ -64,6 +80,7 @@ export class RingStore implements AgentStore {
     this.#poison = preparePoison(this.#rows)
     this.#requests = prepareRequests(this.#rows)
     this.#answers = prepareAnswers(this.#rows)
+    this.#files = prepareFiles(this.#rows)
     this.#begin = database.prepare('BEGIN IMMEDIATE')
     this.#commit = database.prepare('COMMIT')
     this.#rollback = database.prepare('ROLLBACK')
@@ -88,6 +105,14 @@ export class RingStore implements AgentStore {
 
   answers(id: ChannelId): readonly InboxRecord[] {
     return this.#read(() => this.#answers(id))
+  }
+
+  fileDigests(id: ChannelId, index: number): Uint8Array | undefined {
+    return this.#read(() => this.#files.fileDigests(id, index))
+  }
+
+  uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[] {
+    return this.#read(() => this.#files.uploadParts(id, fileId))
   }
 
   write(changes: readonly Change[]): void {

@@ -2,6 +2,7 @@
 import type { TableDeclaration } from '../rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent-tables.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel-tables.ts'
+import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invite-tables.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './message-tables.ts'
 import { MEMBER_PROOF, OWN_PROOF } from './proof-tables.ts'
@@ -30,6 +31,10 @@ export const TABLES: readonly TableDeclaration[] = [
   ANSWER,
   ASK,
   ANSWERER,
+  FILE,
+  FILE_DIGESTS,
+  UPLOAD,
+  UPLOAD_PART,
   INVITE,
   JOINER,
   INVITE_LIST,

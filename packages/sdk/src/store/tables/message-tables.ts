@@ -22,6 +22,7 @@ export const OUTBOX: Table<OutboxRow> = {
     counter: INTEGER,
     control: FLAG,
     slot: INTEGER,
+    fileId: OPTIONAL_BYTES,
     messageKey: BYTES,
     ciphertext: OPTIONAL_BYTES,
     bodyHash: OPTIONAL_BYTES,

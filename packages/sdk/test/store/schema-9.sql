@@ -138,6 +138,7 @@ CREATE TABLE outbox (
   counter INTEGER NOT NULL,
   control INTEGER NOT NULL,
   slot INTEGER NOT NULL,
+  file_id BLOB,
   message_key BLOB NOT NULL,
   body INTEGER NOT NULL,
   body_hash BLOB,
@@ -226,6 +227,56 @@ CREATE TABLE answerer (
   ended INTEGER NOT NULL,
   PRIMARY KEY (channel, message_id, agent),
   FOREIGN KEY (channel, message_id) REFERENCES ask ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE file (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  log_index INTEGER NOT NULL,
+  file_id BLOB NOT NULL,
+  secret BLOB NOT NULL,
+  size INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  message_id BLOB NOT NULL,
+  sender TEXT NOT NULL,
+  identity BLOB NOT NULL,
+  received_at INTEGER NOT NULL,
+  target TEXT,
+  part_file TEXT,
+  saved_parts INTEGER NOT NULL,
+  is_done INTEGER NOT NULL,
+  PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE file_digests (
+  channel TEXT NOT NULL,
+  log_index INTEGER NOT NULL,
+  digests BLOB NOT NULL,
+  PRIMARY KEY (channel, log_index),
+  FOREIGN KEY (channel, log_index) REFERENCES file ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE upload (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  file_id BLOB NOT NULL,
+  secret BLOB NOT NULL,
+  size INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  text TEXT NOT NULL,
+  path TEXT NOT NULL,
+  begun_at INTEGER NOT NULL,
+  PRIMARY KEY (channel, file_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE upload_part (
+  channel TEXT NOT NULL,
+  file_id BLOB NOT NULL,
+  part INTEGER NOT NULL,
+  nonce BLOB NOT NULL,
+  digest BLOB NOT NULL,
+  PRIMARY KEY (channel, file_id, part),
+  FOREIGN KEY (channel, file_id) REFERENCES upload ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE invite (
