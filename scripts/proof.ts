@@ -79,7 +79,7 @@ const LIVES = [
 ]
 
 /** Tests that also use a real S3 server with STATIC_TEST_RCLONE, and kill more often with STATIC_LONG=1. */
-const FILES = ['packages/relay/test/files/s3.test.ts']
+const FILES = ['packages/relay/test/files/s3.test.ts', 'packages/relay/test/crash/files.test.ts']
 
 /** Tests that use more inputs, and coverage, with STATIC_FUZZ. */
 const FUZZ = ['packages/*/test/{fuzz,proofs}/fuzz.test.ts']

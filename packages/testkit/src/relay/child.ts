@@ -3,7 +3,7 @@ import { startRelay } from '@static/relay'
 import { crashingStore } from '../crash/store-steps.ts'
 import type { ChildOptions, ChildQuestion } from './process.ts'
 
-const { cert, key, ca, keys, database, ports, settings, failAt, cluster } = JSON.parse(
+const { cert, key, ca, keys, database, ports, settings, failAt, cluster, files } = JSON.parse(
   process.argv[2] ?? '',
 ) as ChildOptions
 const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
@@ -19,6 +19,7 @@ const relay = await startRelay({
   quicEndpoints: 1,
   certificate: { cert, key },
   proxyCa: ca,
+  files,
   api: {
     keys: () => Promise.resolve(keys),
     lease: (_account, wanted) =>

@@ -5,6 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { certificates } from '../certificates/authority.ts'
+import type { RelayOptions } from '@static/relay'
 import type { FailAt } from '../crash/store-steps.ts'
 import { quietPort } from '../ports.ts'
 import { FakeApi } from './api.ts'
@@ -24,6 +25,7 @@ export interface ChildOptions {
   readonly settings: object
   readonly failAt?: FailAt
   readonly cluster?: ClusterAccess
+  readonly files?: RelayOptions['files']
 }
 
 /** Settings that the nodes of a cluster share. */
@@ -31,7 +33,7 @@ export interface ClusterAccess {
   /** URL of the PostgreSQL database. */
   readonly database: string
   readonly keyFile: string
-  readonly nats: { readonly servers: readonly string[]; readonly ca: string }
+  readonly nats?: { readonly servers: readonly string[]; readonly ca: string }
 }
 
 /** A request to the process: its memory usage, now or after a garbage collection. */
@@ -64,6 +66,8 @@ export class RelayHome {
   readonly #certificate: { readonly cert: string; readonly key: string }
   readonly clientCertificate: { readonly cert: string; readonly key: string }
   readonly #ports: Ports
+  /** For relays started from then on: whether they take files, and where. */
+  files: RelayOptions['files']
 
   private constructor(
     directory: string,
@@ -72,6 +76,7 @@ export class RelayHome {
     client: { readonly cert: string; readonly key: string },
     ports: Ports,
   ) {
+    this.files = undefined
     this.#ports = ports
     this.directory = directory
     this.ca = ca
@@ -109,6 +114,7 @@ export class RelayHome {
       ca: this.ca,
       keys: await this.api.keys(),
       database: join(this.directory, 'relay.sqlite'),
+      ...(this.files && { files: this.files }),
       ...own,
     }
     const child = fork(PROGRAM, [JSON.stringify(options)], {
