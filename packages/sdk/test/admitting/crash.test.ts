@@ -2,7 +2,8 @@
  * The crash points of a join: the owner, then the joiner, is killed before and after each of its calls to the database
  * and the network, from the request to the greeting, and started again on the same directory. The join always comes to
  * its end, with one membership and one use: of one use none is left, and of two one. The same where the owner admits
- * only agents that prove who runs them; then the owner knows in the end who that is.
+ * only agents that prove who runs them; then the owner knows in the end who that is. The same where a job takes the place
+ * of the last one, and where the owner removes a member that proves nothing.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -10,6 +11,7 @@ import { create } from '@bufbuild/protobuf'
 import { ErrorSchema } from '@static/protocol/relay'
 import { type CrashPoint, CrashingPorts } from '@static/testkit/crash/agent-ports'
 import { randomNumbers, SEED } from '@static/testkit/random'
+import { IS_WHOLE } from '@static/testkit/whole'
 import type { Channel } from '../../src/public/channel.ts'
 import type { AgentParts } from '../../src/agent/agent.ts'
 import { StaticChannelManager } from '../../src/public/manager.ts'
@@ -17,7 +19,7 @@ import type { RelaySession } from '../../src/ports/index.ts'
 import type { ChannelMember } from '../../src/public/received/member.ts'
 import type { ShowOptions } from '../../src/public/options/invite-options.ts'
 import { until } from '../crash/scene.ts'
-import { Company, proofsOf } from '../support/company.ts'
+import { CiService, Company, proofsOf } from '../support/company.ts'
 import { type AgentOptions, code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 /** How many points of each side are tried; `STATIC_CRASH=all`: all. */
@@ -40,17 +42,26 @@ interface Lane {
   readonly third: StaticChannelManager
   /** Who runs them all. */
   readonly company: Company
+  /** Who runs jobs. */
+  readonly ci: CiService
 }
+
+/** Plays a round; gives the calls of the one that is killed, if it came to the end. */
+type Play = (
+  lane: Lane,
+  who: 'owner' | 'joiner',
+  point: CrashPoint | undefined,
+) => Promise<readonly string[] | undefined>
 
 let rounds = 0
 
-/** One round in a channel of its own; gives the calls of the one that is killed, if it came to the end. */
+/** One round in a channel of its own. */
 async function round(
   lane: Lane,
   who: 'owner' | 'joiner',
   point: CrashPoint | undefined,
   isProven: boolean,
-): Promise<readonly string[] | undefined> {
+): ReturnType<Play> {
   const number = ++rounds
   const name = `acme/invite/round-${number}`
   const mortal = new CrashingPorts()
@@ -117,9 +128,104 @@ async function oneIsIn(
   await assert.rejects(third.joinWithToken(name, token, SECONDS, shown), code('invite_used_up'))
 }
 
-/** An agent that believes the company. */
-async function started({ world, company }: Lane, name: string, options: AgentOptions): Promise<StaticChannelManager> {
-  return await world.manager(name, { proofs: proofsOf(world, name, { roots: [company] }), ...options })
+/** A job joins in the place of the last one, which has another key and the same name. */
+const replacement: Play = async (lane, who, point) => {
+  const number = ++rounds
+  const name = `acme/invite/round-${number}`
+  const mortal = new CrashingPorts()
+  const shown = { show: true } as const
+  const startOwner = (options: AgentOptions = {}): Promise<StaticChannelManager> =>
+    started(lane, `owner-${lane.number}`, options)
+  const startJob = async (run: string, options: AgentOptions = {}): Promise<StaticChannelManager> => {
+    const proofs = proofsOf(lane.world, run, { roots: [], proof: lane.ci.job('repo:acme/app:main') })
+    const storeOptions = { identity: Buffer.from('runner') }
+    return await lane.world.manager(run, { account: null, proofs, storeOptions, ...options })
+  }
+  let owner = await startOwner(who === 'owner' ? mortal.options : {})
+  const last = await startJob(`last-${number}`)
+  let job = await startJob(`job-${number}`, who === 'joiner' ? mortal.options : {})
+  try {
+    await owner.create(name)
+    const require = { oidc: { issuer: lane.ci.issuer, subject: 'repo:acme/app:*' } }
+    const token = await owner.invite(name, { maxUses: 2, require, replace: true })
+    const isReplaced = removedFrom(await last.joinWithToken(name, token, SECONDS, shown))
+    mortal.mark(point)
+    let joining = job.joinWithToken(name, token, SECONDS, shown)
+    joining.catch(() => {})
+    await Promise.race([joining.catch(() => mortal.died), mortal.died])
+    const calls = mortal.isDead ? undefined : [...mortal.calls]
+    mortal.mark(undefined)
+    if (mortal.isDead && who === 'owner') {
+      await owner.close()
+      owner = await startOwner()
+    } else if (mortal.isDead) {
+      await job.close()
+      job = await startJob(`job-${number}`)
+      joining = job.joinWithToken(name, token, SECONDS, shown)
+    }
+    const joined = await joining
+    await joined.send('in')
+    assert.equal(text((await owner.receive(name, SECONDS)) ?? assert.fail('nothing came')), 'in')
+    await agree([owner.client.channel(name), joined], 2)
+    assert.ok(memberOf(owner, name, job), 'another one is in')
+    await isReplaced
+    assert.deepEqual(
+      owner.client.invites(name).map(({ uses }) => uses),
+      [2],
+    )
+    await owner.client.channel(name).delete()
+    return calls
+  } finally {
+    await Promise.all([job.close(), last.close()])
+    await owner.close()
+  }
+}
+
+/** The owner removes a member that it has added by hand, and that proves nothing. */
+const removal: Play = async (lane, _who, point) => {
+  const name = `acme/invite/round-${++rounds}`
+  const mortal = new CrashingPorts()
+  let ahead = 0
+  const now = (): number => Date.now() + ahead
+  let owner = await started(lane, `owner-${lane.number}`, { now, ...mortal.options })
+  try {
+    const own = await owner.create(name, { require: DOMAIN })
+    const silent = lane.third.client
+    const isOut = removedFrom(await silent.joinChannel(name, await own.addMember(await silent.generateKeyPackage())))
+    mortal.mark(point)
+    ahead += 11 * 60_000
+    await Promise.race([isOut, mortal.died])
+    const calls = mortal.isDead ? undefined : [...mortal.calls]
+    mortal.mark(undefined)
+    if (mortal.isDead) {
+      await owner.close()
+      owner = await started(lane, `owner-${lane.number}`, { now })
+    }
+    await isOut
+    const channel = owner.client.channel(name)
+    await until(
+      () => channel.members().length === 1,
+      () => 'The owner does not know that it is alone.',
+    )
+    await channel.delete()
+    return calls
+  } finally {
+    await owner.close()
+  }
+}
+
+/** Resolves when this agent was removed. */
+async function removedFrom(channel: Channel): Promise<void> {
+  await assert.rejects(Array.fromAsync(channel.messages()), code('removed'))
+}
+
+/** An agent that believes the company and the CI service. */
+async function started(
+  { world, company, ci }: Lane,
+  name: string,
+  options: AgentOptions,
+): Promise<StaticChannelManager> {
+  return await world.manager(name, { proofs: proofsOf(world, name, { roots: [company, ci] }), ...options })
 }
 
 function memberOf(
@@ -155,7 +261,7 @@ function pointsOf(calls: number, most: number | undefined): CrashPoint[] {
 test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
   const lanes: Lane[] = []
-  const company = new Company(world, DOMAIN)
+  const [company, ci] = [new Company(world, DOMAIN), new CiService(world, 'https://ci.example')]
   for (const number of [1, 2]) {
     const second = await world.manager(`second-${number}`, {
       account: null,
@@ -168,15 +274,26 @@ test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeo
     })
     await company.sign(`second-${number}`, second.client)
     await company.sign(`third-${number}`, third.client)
-    lanes.push({ world, number, second, third, company })
+    lanes.push({ world, number, second, third, company, ci })
   }
-  const sides = (['owner', 'joiner'] as const).flatMap((who) => [
-    { who, isProven: false, most: SAMPLE },
-    { who, isProven: true, most: SAMPLE && 3 },
-  ])
-  for (const { who, isProven, most } of sides) {
-    await t.test(`${who}${isProven ? ', with a proof' : ''}`, async (t) => {
-      const calls = (await round(lanes[0] ?? assert.fail(), who, undefined, isProven)) ?? []
+  const joining =
+    (isProven: boolean): Play =>
+    (lane, who, point) =>
+      round(lane, who, point, isProven)
+  const sides = [
+    ...(['owner', 'joiner'] as const).flatMap((who) => [
+      { who, what: '', play: joining(false), most: SAMPLE },
+      { who, what: ', with a proof', play: joining(true), most: SAMPLE && 3 },
+      { who, what: ', in the place of the last job', play: replacement, most: SAMPLE && 2 },
+    ]),
+    // Each takes many seconds, in which the owner waits. In short, the simulation kills owners that remove.
+    ...(IS_WHOLE || SAMPLE === undefined
+      ? [{ who: 'owner', what: ', that removes who proves nothing', play: removal, most: SAMPLE } as const]
+      : []),
+  ]
+  for (const { who, what, play, most } of sides) {
+    await t.test(`${who}${what}`, async (t) => {
+      const calls = (await play(lanes[0] ?? assert.fail(), who, undefined)) ?? []
       const points = pointsOf(calls.length, most)
       const left = [...points]
       const started = performance.now()
@@ -185,7 +302,7 @@ test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeo
       const run = async (lane: Lane): Promise<void> => {
         for (let point = left.shift(); point; point = left.shift()) {
           try {
-            if (!(await round(lane, who, point, isProven))) killed++
+            if (!(await play(lane, who, point))) killed++
           } catch (error) {
             failures.push(new Error(`killed ${point.moment} call ${point.call}: ${String(error)}`, { cause: error }))
           }
