@@ -227,6 +227,22 @@ test('a member that shows one proof after the other makes others check one a sec
   assert.ok(desks.ann.checked.length <= 4, `${desks.ann.checked.length} checks`)
 })
 
+test('keys that come within a second of a check are not missed', async () => {
+  const { stage, desks, ann, bob } = await scene()
+  desks.ann.verdict = 'unchecked'
+  bob.channel.proving.showing.choose({ show: '' })
+  await pass(stage)
+  assert.equal(ann.channel.proving.of(bob.agentId)?.state, 'unchecked')
+  desks.ann.verdict = 'checked'
+  ann.channel.proving.review()
+  await pass(stage)
+  assert.equal(desks.ann.checked.length, 1)
+  await stage.advance(1000)
+  await pass(stage)
+  assert.equal(ann.channel.proving.of(bob.agentId)?.state, 'checked')
+  assert.equal(desks.ann.checked.length, 2)
+})
+
 test('a kill between the reason to show a proof and its frame does not lose it', async () => {
   const { stage, desks, bob } = await scene()
   stage.refuse = (player, body) =>

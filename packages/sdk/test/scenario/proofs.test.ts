@@ -205,6 +205,47 @@ for (const way of waysFor('grpc')) {
     )
   })
 
+  test(`a proof counts nowhere when another shows it, in another channel or after a new admission, ${way}`, async (t) => {
+    const scene = await Scene.start(t, way)
+    const { owner, channel } = await scene.owner()
+    const made: Uint8Array[] = []
+    let replayed: Uint8Array | undefined
+    const beliefs = { made: (proof: Uint8Array) => made.push(proof), replays: () => replayed }
+    const deployer = await scene.employee('deployer', beliefs)
+    await deployer.joinWithToken(NAME, await owner.invite(NAME, { require: DOMAIN }), 20, { show: DOMAIN })
+    await shows(channel, deployer, /^acme.example deployer$/)
+    const elsewhere =
+      /^claims acme.example \(invalid: this member did not sign it for this place\)$|^shows a proof \(invalid: this member did not sign it for this place\)$/
+    // In the box of its request, and in the channel.
+    for (const [at, proof] of made.entries()) {
+      const thief = await scene.employee(`thief-${at}`, { replays: () => proof })
+      const reason = event(owner, 'join_refused', ({ agent }) => agent === thief.agentId)
+      const guarded = await owner.invite(NAME, { require: DOMAIN })
+      await assert.rejects(thief.joinWithToken(NAME, guarded, 20, { show: DOMAIN }), code('proof_required'))
+      assert.match((await reason).reason, /^Its proof is invalid: this member did not sign it for this place\.$/)
+      await thief.joinWithToken(NAME, await owner.invite(NAME), 20, { show: DOMAIN })
+      await shows(channel, thief, elsewhere)
+    }
+    const [, last] = made
+    assert.ok(last, 'it has shown one in the channel')
+    replayed = last
+    const second = await owner.createChannel(`${NAME}-2`)
+    await deployer.joinWithToken(second.name, await owner.invite(second.name), 20, { show: DOMAIN })
+    await shows(second, deployer, elsewhere)
+    const again = async (): Promise<void> => {
+      await channel.removeMember(deployer.agentId)
+      const welcome = await channel.addMember(await deployer.generateKeyPackage())
+      assert.equal(proofIn(channel, deployer), undefined, 'what it has shown before is forgotten')
+      await deployer.joinChannel(NAME, welcome, { show: DOMAIN })
+    }
+    await again()
+    await shows(channel, deployer, elsewhere)
+    replayed = undefined
+    await again()
+    await shows(channel, deployer, /^acme.example deployer$/)
+    assert.equal(proofIn(second, deployer)?.state, 'invalid')
+  })
+
   test(`jobs with a new key in each run take the place of the last one, ${way}`, async (t) => {
     const scene = await Scene.start(t, way)
     const { owner, channel } = await scene.owner()

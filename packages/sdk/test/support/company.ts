@@ -19,13 +19,17 @@ export interface Beliefs {
   readonly isForgetful?: boolean
   /** Counts what is checked. */
   readonly checked?: () => void
+  /** Gets each proof that it makes. */
+  readonly made?: (proof: Uint8Array) => void
+  /** What it shows instead of its own proof, while there is something. */
+  readonly replays?: () => Uint8Array | undefined
 }
 
 /** For `AgentOptions.proofs`. */
 export function proofsOf(
   world: TestSystem,
   name: string,
-  { roots = [], proof, checked, isForgetful }: Beliefs,
+  { roots = [], proof, checked, isForgetful, made, replays }: Beliefs,
 ): AgentParts['proofs'] {
   const dataDir = world.directoryOf(name)
   const directory = join(world.relay.directory, 'trust')
@@ -38,6 +42,13 @@ export function proofsOf(
       check: (...proof) => {
         checked?.()
         return desk.check(...proof)
+      },
+      make: async (...place) => {
+        const replayed = replays?.()
+        if (replayed) return replayed
+        const proof = await desk.make(...place)
+        made?.(proof)
+        return proof
       },
     }
   }

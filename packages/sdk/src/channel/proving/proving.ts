@@ -31,6 +31,8 @@ export class Proving extends Part {
   readonly #members: MemberProofs
   /** Members whose proof is being checked, or was a moment ago. */
   readonly #busy = new Set<AgentId>()
+  /** Those of them that are to be checked again: they have shown a proof meanwhile, or roots or keys have changed. */
+  readonly #again = new Set<AgentId>()
   /** Members whose proof was last reported as checked. */
   readonly #reported = new Map<AgentId, CheckedProof>()
   #hasEnded = false
@@ -97,15 +99,14 @@ export class Proving extends Part {
   }
 
   #check(agent: AgentId): void {
-    if (this.#busy.has(agent) || this.#hasEnded) return
+    if (this.#hasEnded) return
+    if (this.#busy.has(agent)) return void this.#again.add(agent)
     this.#busy.add(agent)
-    const last = this.#members.pending(agent)?.proof
     void this.#checkNow(agent).finally(() => {
       this.#context.later(PACE_MS, () => {
         this.#busy.delete(agent)
-        // Another one has arrived meanwhile. One that could not be decided waits for `review`.
-        const next = this.#members.pending(agent)?.proof
-        if (next && !isSame(last, next)) this.#check(agent)
+        // One that could not be decided waits for `review`.
+        if (this.#again.delete(agent) && this.#members.pending(agent)) this.#check(agent)
       })
     })
   }
