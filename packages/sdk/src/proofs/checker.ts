@@ -48,6 +48,8 @@ export class Checker {
   readonly #due = new Map<string, number>()
   #known: readonly KnownRoot[] = []
   #version: string | undefined
+  /** Another process has changed something, and stored verdicts were not compared with it yet. */
+  #isUnreviewed = false
   /** Cancels the next look at what is due; undefined while stopped. */
   #cancel: (() => void) | undefined
   /** Settles when the first fetches have ended. */
@@ -87,6 +89,7 @@ export class Checker {
     const { checkProof } = await import('./check.ts')
     // At its start, an agent would otherwise refuse joiners for want of keys.
     await this.#started?.catch(() => {})
+    this.#readNow()
     const now = this.#ports.now()
     const { verdict, unknownKey, ids } = await checkProof(bytes, context, this.#known, now, unknownSince)
     try {
@@ -127,7 +130,8 @@ export class Checker {
 
   /** Reads what other processes have changed, and fetches what is due. Returns whether there was anything. */
   async #round(): Promise<boolean> {
-    const isOther = this.#read()
+    const isOther = this.#read() || this.#isUnreviewed
+    this.#isUnreviewed = false
     const now = this.#ports.now()
     const due = this.#known.filter(({ root: { text } }) => {
       const at = this.#due.get(text) ?? 0
@@ -148,6 +152,15 @@ export class Checker {
     const fetched = await this.#ports.fetch(root)
     if (this.#cancel === undefined) return
     this.#ports.update(root, (state) => afterFetch(root, state, fetched, this.#ports.now()))
+  }
+
+  /** A root that was added or removed counts for the next proof, not only from the next round on. */
+  #readNow(): void {
+    try {
+      if (this.#read()) this.#isUnreviewed = true
+    } catch {
+      // The next round says so. Until then, what was read last counts.
+    }
   }
 
   /** Returns whether anything is different from before. */
