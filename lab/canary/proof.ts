@@ -1,14 +1,17 @@
 /**
  * `npm run proof -- canary`: two agents send each other a text that occurs nowhere else. Then searches for it, in every
  * encoding, in the memory, the files and the logs of API, relay and proxy, and in all packets. It must be found in the
- * agents' own memory, or the search would prove nothing.
+ * agents' own memory, or the search would prove nothing. One of them joins with a proof of who runs it: what that claims is
+ * searched for as well.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync, statSync } from 'node:fs'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { StaticChannelManager } from '@static/sdk'
+import { userPlaces } from '@static/sdk/account'
+import { afterFetch, DomainStore, fetchKeys, holdStatement, parseRoot, TrustStore } from '@static/sdk/trust'
 import { formsOf, contentOf } from '@static/testkit/search'
 import { startProxyProcess, startRelayProcess, startServer } from '@static/testkit/server'
 import { signUp } from '@static/testkit/server/accounts'
@@ -20,8 +23,10 @@ import { countIn, countInMemory } from './memory.ts'
 
 const MESSAGES = 1000
 const CHANNEL = 'acme/canary/one'
+const DOMAIN = 'claimed-canary.example'
 
 using workspace = await makeWorkspace()
+process.env['XDG_DATA_HOME'] = workspace.directory('data')
 const [apiDir, relayDir] = [workspace.directory('api'), workspace.directory('relay')]
 await using api = await startServer({ workspace, dataDir: apiDir, internal: true, logLevel: 'debug' })
 const credential = join(apiDir, 'relay.credential')
@@ -45,7 +50,21 @@ const connect = (identity: string, endpoint: string): Promise<StaticChannelManag
 const ann = await connect('ann', `https://localhost:${proxy.grpcPort}`)
 const bob = await connect('bob', `quic://localhost:${relay.quicPort}`)
 const sending = await ann.client.createChannel(CHANNEL)
-const receiving = await bob.joinWithToken(CHANNEL, await ann.invite(CHANNEL))
+// A name that only the issuer, the agent and its channel know.
+const subject = `canary-${randomBytes(16).toString('hex')}`
+const keys = join(workspace.path, 'static-agents.json')
+const domain = new DomainStore(userPlaces().domains, DOMAIN)
+domain.init()
+writeFileSync(keys, domain.publicFile(Date.now()))
+const [root, trust] = [parseRoot(DOMAIN, { keys }), new TrustStore(userPlaces().trust)]
+const file = await fetchKeys(root, undefined)
+trust.update(root, (known) => afterFetch(root, known, file, Date.now()))
+trust.change(() => [{ root }])
+holdStatement(join(workspace.path, 'bob'), await domain.sign({ agentId: bob.client.agentId, subject }, 30, Date.now()))
+const token = await ann.invite(CHANNEL, { require: DOMAIN })
+const receiving = await bob.joinWithToken(CHANNEL, token, 60, { show: DOMAIN })
+const proven = sending.members().find(({ agentId }) => agentId === bob.client.agentId)?.proof
+if (proven?.state !== 'checked' || proven.subject !== subject) fail('The proof was not checked.')
 
 const canary = randomBytes(16).toString('hex')
 say(`Sending the canary ${MESSAGES} times`)
@@ -63,16 +82,19 @@ await once(tcpdump, 'close')
 
 say('Searching')
 const forms = formsOf(canary)
-const count = (bytes: Buffer): number => forms.reduce((sum, form) => sum + countIn(bytes, form), 0)
+const claims = [...formsOf(subject), ...formsOf(DOMAIN)]
+const everything = [...forms, ...claims]
+const count = (bytes: Buffer, what = everything): number => what.reduce((sum, form) => sum + countIn(bytes, form), 0)
 const found = {
   'memory of the agents': countInMemory(process.pid, forms),
-  'memory of the API': countInMemory(api.pid, forms),
-  'memory of the relay': countInMemory(relay.pid, forms),
-  'memory of the proxy': countInMemory(proxy.pid, forms),
+  'memory of the API': countInMemory(api.pid, everything),
+  'memory of the relay': countInMemory(relay.pid, everything),
+  'memory of the proxy': countInMemory(proxy.pid, everything),
   'files of the API': count(contentOf(apiDir)),
   'files of the relay': count(contentOf(relayDir)),
   'files of the agents': count(
     Buffer.concat([contentOf(join(workspace.path, 'ann')), contentOf(join(workspace.path, 'bob'))]),
+    forms,
   ),
   logs: count(Buffer.from(api.errors() + relay.errors() + proxy.errors())),
   packets: count(readFileSync(capture)),
@@ -81,9 +103,12 @@ for (const [where, times] of Object.entries(found)) process.stdout.write(`${Stri
 await Promise.all([ann.close(), bob.close()])
 const { 'memory of the agents': inside, ...outside } = found
 // Controls: the agents have the canary, the relay knows the channel's name, and the packets were recorded.
-const isSeen = inside > 0 && countInMemory(relay.pid, [Buffer.from(CHANNEL)]) > 0
+const isSeen =
+  inside > 0 && countInMemory(process.pid, claims) > 0 && countInMemory(relay.pid, [Buffer.from(CHANNEL)]) > 0
 if (!isSeen || statSync(capture).size < MESSAGES * 1024)
   fail('What must be there was not found: the search proves nothing.')
 const hits = Object.values(outside).reduce((sum, times) => sum + times, 0)
 if (hits > 0) fail(`The canary was found ${hits} times outside the agents.`)
-process.stdout.write(`promise T8: a canary sent ${MESSAGES} times: 0 hits outside the agents, ${inside} inside\n`)
+process.stdout.write(
+  `promise T8: a canary sent ${MESSAGES} times, and what a proof claims: 0 hits outside the agents, ${inside} inside\n`,
+)

@@ -2,9 +2,11 @@
 import assert from 'node:assert/strict'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { startIssuerWeb } from '@static/testkit/issuers/web'
+import { contentOf, found } from '@static/testkit/search'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
@@ -292,10 +294,15 @@ void test('agents on this machine are listed, and deleted only while they do not
   assert.deepEqual(left.find(({ identity }) => identity === 'alice')?.running, false)
 })
 
-void test('an owner admits only agents of a domain that it trusts, and sees who runs them', async () => {
+void test('an owner admits only agents of a domain that it trusts, and sees who runs them; the server does not', async () => {
   const name = `${TASKS}-proven`
+  await using web = await startIssuerWeb()
   await ok('static domain init acme.example')
-  await ok('static trust add acme.example --keys static-agents.json')
+  web.pages.set(
+    'acme.example/.well-known/static-agents.json',
+    readFileSync(join(ann.home, 'static-agents.json'), 'utf8'),
+  )
+  await ok(`static trust add acme.example --address ${web.address} --ca ${web.caFile}`)
   await ok('static agent create --as deployer')
   await ok('static domain sign --as deployer')
   await ok(`static channel create ${name} --as alice`)
@@ -319,4 +326,10 @@ void test('an owner admits only agents of a domain that it trusts, and sees who 
   const left = JSON.parse(await ok(`static channel list --as deployer --json`))
   assert.deepEqual(left.channels, [], 'it has left')
   await end(listening)
+  // Neither the database of the API nor that of the relay has a part of what the agent has shown.
+  const [jwt = ''] = JSON.parse(readFileSync(join(agents, 'deployer/statements.json'), 'utf8')) as string[]
+  const stored = contentOf(join(workspace.path, 'server'))
+  const claims = { issuer: 'https://acme.example', domain: 'acme.example', type: 'static-agent', jwt: jwt.slice(0, 60) }
+  assert.deepEqual(found({ ...claims, payload: jwt.split('.')[1] ?? '' }, stored), [])
+  assert.deepEqual(found({ name }, stored), ['name'], 'what the relay knows is found')
 })
