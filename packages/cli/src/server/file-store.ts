@@ -23,7 +23,7 @@ export function fileStore(text: string): FileStore {
   if (scheme === undefined) return resolve(text)
   const [bucket = '', ...names] = rest.replace(/\/$/, '').split('/')
   const prefix = names.join('/')
-  const isRight = prefix === '' || (PREFIX.test(prefix) && prefix.length <= MOST_PREFIX)
+  const isRight = names.length === 0 || (PREFIX.test(prefix) && prefix.length <= MOST_PREFIX)
   if (scheme === 's3' && BUCKET.test(bucket) && isRight) return { bucket, prefix }
   throw new InvalidArgumentError('Expected a directory, or a bucket such as s3://bucket or s3://bucket/static/files.')
 }
