@@ -3,6 +3,7 @@
  * its liar sends. Not published.
  */
 export { encodeAnswer, encodeAnswerEnd, encodeCancel, encodeRequest } from './channel/asking/ask-frame.ts'
+export type { FileParts } from './files/agent-files.ts'
 export type { FrameKind } from './channel/sending/message-frame.ts'
 export { parseEndpoint } from './account/endpoint.ts'
 export type {
@@ -14,13 +15,16 @@ export type {
   ChannelId,
   ChannelRecord,
   EpochRecord,
+  FileDisk,
   IdentityRecord,
   InboxRecord,
   InviteRecord,
   JoinerRecord,
   KeyPackageRecord,
   LeaverRecord,
+  OpenedTarget,
   OutboxRecord,
+  PartLine,
   PendingCommitRecord,
   PoisonRecord,
   RelaySession,

@@ -40,7 +40,8 @@ function splitName(name: string): readonly [string, string] {
 
 function shortened(stem: string, ending: string): string {
   const kept = cut(ending, MOST_BYTES / 4)
-  return cut(stem, MOST_BYTES - utf8(kept).length) + kept
+  // A cut may leave a dot or a space at the end.
+  return (cut(stem, MOST_BYTES - utf8(kept).length) + kept).replace(/[.\s]+$/u, '')
 }
 
 /** The first characters of a text, whole ones. */

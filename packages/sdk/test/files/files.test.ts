@@ -1,24 +1,14 @@
 /** Files between agents over a real relay: every size at which something changes, and what can go wrong with a path. */
 import assert from 'node:assert/strict'
-import { createHash, randomBytes } from 'node:crypto'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { randomBytes } from 'node:crypto'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { test, type TestContext } from 'node:test'
+import { test } from 'node:test'
 import { code, takeEnvelope, TestSystem } from '../support/test-system.ts'
+import { directoryFor, hashOf, KIB, MIB } from './support.ts'
 
-const KIB = 1024
-const MIB = 1024 * KIB
 const SIZES = [0, 1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB - 1, MIB, MIB + 1, 5 * MIB + 7]
-
-function directoryFor(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'static-files-'))
-  t.after(() => rmSync(directory, { recursive: true, force: true }))
-  return directory
-}
-
-const hashOf = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
 for (const way of ['quic', 'grpc'] as const) {
   test(`files of every size arrive as they were sent, ${way}`, async (t) => {

@@ -3,7 +3,16 @@
  * crash between any two of its steps is a crash before or after one of these calls.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, CellStream, StreamHandlers, Transport } from '@static/sdk/internal'
+import type {
+  AgentStore,
+  CellStream,
+  FileDisk,
+  FileParts,
+  OpenedTarget,
+  PartLine,
+  StreamHandlers,
+  Transport,
+} from '@static/sdk/internal'
 
 /** Before or after the nth call. */
 export interface CrashPoint {
@@ -19,7 +28,10 @@ export type Victim = 'agent' | 'process'
 
 /** The ports of one life of an agent. */
 export class CrashingPorts {
-  /** The calls since `mark`, in order: `store`, `write`, `data`, and `checkpoint` where a process dies. */
+  /**
+   * The calls since `mark`, in order: `store`, `write`, `data`, `part` and `disk` of files, and `checkpoint` where a
+   * process dies.
+   */
   readonly calls: string[] = []
   readonly #victim: Victim
   readonly #end = Promise.withResolvers<void>()
@@ -37,8 +49,13 @@ export class CrashingPorts {
   get options(): {
     readonly store: (store: AgentStore) => AgentStore
     readonly transport: (transport: Transport) => Transport
+    readonly files: (files: FileParts) => FileParts
   } {
-    return { store: (store) => this.store(store), transport: (transport) => this.transport(transport) }
+    return {
+      store: (store) => this.store(store),
+      transport: (transport) => this.transport(transport),
+      files: (files) => ({ ...files, line: this.#line(files.line), disk: this.#disk(files.disk) }),
+    }
   }
 
   get isDead(): boolean {
@@ -92,6 +109,51 @@ export class CrashingPorts {
         return this.#wrapStream(stream)
       },
     }
+  }
+
+  #line(line: PartLine): PartLine {
+    return {
+      put: (request, bytes) => this.#later('part', () => line.put(request, bytes)),
+      get: (request, length) => this.#later('part', () => line.get(request, length)),
+      close: () => line.close(),
+    }
+  }
+
+  /** Saving alone: reading leaves nothing behind. */
+  #disk(disk: FileDisk): FileDisk {
+    return {
+      ...disk,
+      openTarget: (path) => this.#later('disk', async () => this.#target(await disk.openTarget(path))),
+      reopenTarget: async (path, identity) => {
+        const target = await this.#later('disk', () => disk.reopenTarget(path, identity))
+        return target && this.#target(target)
+      },
+    }
+  }
+
+  #target(target: OpenedTarget): OpenedTarget {
+    const { path, identity, isComplete } = target
+    return {
+      path,
+      identity,
+      isComplete,
+      write: (bytes, position) => this.#later('disk', () => target.write(bytes, position)),
+      sync: () => this.#later('disk', () => target.sync()),
+      finish: (size) => this.#later('disk', () => target.finish(size)),
+      close: () => target.close(),
+    }
+  }
+
+  /** Like `#call`, for what takes its time. */
+  async #later<Result>(name: string, action: () => Promise<Result>): Promise<Result> {
+    if (this.#isDead) throw dead()
+    const call = this.#counting ? this.calls.push(name) : 0
+    this.#dieAt({ call, moment: 'before' })
+    if (this.#isDead) throw dead()
+    const result = await action()
+    this.#dieAt({ call, moment: 'after' })
+    if (this.#isDead) throw dead()
+    return result
   }
 
   #wrapHandlers(handlers: StreamHandlers): StreamHandlers {
