@@ -244,7 +244,7 @@ void test('messages are printed unchanged, and a closed pipe ends the listener',
   const large = await ann.shell(`head -c 300000 /dev/zero | static channel send ${ROUTING} --as alice`)
   assert.deepEqual(
     [large.code, large.stderr],
-    [1, 'static: The message is larger than 262,144 bytes, the limit. Split it, or send it out of band.\n'],
+    [1, 'static: The message is larger than 262,144 bytes, the limit. Send it with --file.\n'],
   )
   const empty = await ann.shell(`static channel send ${ROUTING} --as alice < /dev/null`)
   assert.deepEqual(

@@ -23,6 +23,18 @@ import {
   settleAnswers,
   startAsk,
 } from './ask-actions.ts'
+import {
+  cancelTransfer,
+  dropFile,
+  type FileSummary,
+  filesOf,
+  type OfferedFile,
+  offeredFile,
+  startSave,
+  startSend,
+  type TransferState,
+  transferState,
+} from './file-actions.ts'
 import { findMember, memberOrAgent, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
 import {
   type MissingSummary,
@@ -77,6 +89,8 @@ export interface Message {
   readonly sender: SenderSummary
   /** Base64. */
   readonly payload: string
+  /** The file that it sends. */
+  readonly file?: OfferedFile
 }
 
 export interface SentMessage {
@@ -332,6 +346,35 @@ export const ACTIONS = {
     return sent.map(({ messageId, index }) => ({ message_id: messageId, index }))
   },
 
+  /** The files that were neither saved nor dropped. */
+  async files(manager: StaticChannelManager, name: string): Promise<readonly FileSummary[]> {
+    await catchUp(manager.client.channel(name), LIST_TIMEOUT_MS)
+    return filesOf(manager, name)
+  },
+
+  /** Begins to send the file at an absolute path; resolves to the id of the transfer. */
+  startSend(manager: StaticChannelManager, name: string, path: string, as: string, type: string, text: string): string {
+    return startSend(manager, name, path, { name: as, type, text })
+  },
+
+  /** Begins to save the file of the message at an index under an absolute path; resolves to the id of the transfer. */
+  startSave(manager: StaticChannelManager, name: string, index: number, path: string): string {
+    return startSave(manager, name, index, path)
+  },
+
+  /** How far a transfer is, once it has more than so many bytes, or after so many seconds. */
+  async transfer(manager: StaticChannelManager, id: string, known: number, wait: number): Promise<TransferState> {
+    return await transferState(manager, id, known, wait)
+  },
+
+  cancelTransfer(manager: StaticChannelManager, id: string): void {
+    cancelTransfer(manager, id)
+  },
+
+  async dropFile(manager: StaticChannelManager, name: string, index: number): Promise<void> {
+    await dropFile(manager, name, index)
+  },
+
   async receipts(manager: StaticChannelManager, name: string): Promise<readonly ReceiptSummary[]> {
     return await receiptsOf(manager, name)
   },
@@ -498,6 +541,7 @@ export function messageOf(channel: Channel, received: Envelope | ChannelRequest)
     redelivered,
     sender: senderOf(channel, epoch, sender),
     payload: Buffer.from(payload).toString('base64'),
+    ...('file' in received && received.file && { file: offeredFile(received.file) }),
   }
 }
 

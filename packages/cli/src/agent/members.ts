@@ -116,6 +116,13 @@ export function senderOf(
   return { agent_id: agentId, fingerprint, identity: text, name, ...(proof && { proof: proofOf(proof) }) }
 }
 
+/** The sender of a message by the members as they are now, as JSON. */
+export function senderNow(channel: Channel, { agentId, fingerprint, identity, proof }: ChannelMember): SenderSummary {
+  const text = Buffer.from(identity).toString()
+  const name = new ShownNames(namedMembers(channel)).of({ agentId, identity: text })
+  return { agent_id: agentId, fingerprint, identity: text, name, ...(proof && { proof: proofOf(proof) }) }
+}
+
 /** The names in each channel, as of the last message's epoch: members change only with the epoch. */
 const NAMES = new WeakMap<Channel, { readonly epoch: number; readonly names: ShownNames }>()
 

@@ -4,6 +4,7 @@ import { examples } from '../terminal/examples.ts'
 import { askCommand, serveCommand } from './channel/ask.ts'
 import { deleteCommand } from './channel/delete.ts'
 import { acceptForkCommand, liftBarCommand, rejectCommitCommand } from './channel/disputes.ts'
+import { filesCommand } from './channel/files.ts'
 import { inviteCommand } from './channel/invite.ts'
 import { joinCommand } from './channel/join.ts'
 import { listenCommand } from './channel/listen.ts'
@@ -34,6 +35,7 @@ export function channelCommand(): Command {
     .addCommand(joinCommand())
     .addCommand(sendCommand())
     .addCommand(listenCommand())
+    .addCommand(filesCommand())
     .addCommand(askCommand())
     .addCommand(serveCommand())
     .addCommand(receiptsCommand())

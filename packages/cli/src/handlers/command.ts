@@ -14,8 +14,17 @@ export interface HandlingAgent {
   readonly dataDir: string
 }
 
+/** A message whose file, if it has one, was saved at a path or not. */
+export interface SavedMessage extends Message {
+  readonly file?: NonNullable<Message['file']> & {
+    readonly path?: string
+    /** Why it was not saved. */
+    readonly error?: { readonly code: string; readonly message: string }
+  }
+}
+
 /** Handles a message; rejects with the reason if it failed. */
-export type MessageHandler = (message: Message) => Promise<void>
+export type MessageHandler = (message: SavedMessage) => Promise<void>
 
 /**
  * Checks a command. The shell succeeds when there is nothing to run, so every message would count as handled.
@@ -96,8 +105,8 @@ function endGroup(pid: number | undefined): void {
 }
 
 /** The variables of a message. The sender chose its identity, which may be shown to a person or a model. */
-function variablesOf(message: Message, { identity, dataDir }: HandlingAgent): Readonly<Record<string, string>> {
-  const { channel, index, message_id: id, epoch, time, redelivered, sender } = message
+function variablesOf(message: SavedMessage, { identity, dataDir }: HandlingAgent): Readonly<Record<string, string>> {
+  const { channel, index, message_id: id, epoch, time, redelivered, sender, file } = message
   return {
     STATIC_IDENTITY: identity,
     STATIC_DATA_DIR: dataDir,
@@ -110,5 +119,25 @@ function variablesOf(message: Message, { identity, dataDir }: HandlingAgent): Re
     STATIC_SENDER_AGENT_ID: sender.agent_id,
     STATIC_SENDER_FINGERPRINT: sender.fingerprint,
     STATIC_SENDER_IDENTITY: shownIdentity(sender.identity),
+    ...(file && fileVariables(file)),
+  }
+}
+
+/** The file of a message. Its sender chose the name, so only the safe form of it is here. */
+function fileVariables({
+  id,
+  safe_name: name,
+  type,
+  size,
+  path,
+  error,
+}: NonNullable<SavedMessage['file']>): Readonly<Record<string, string>> {
+  return {
+    STATIC_FILE_ID: id,
+    STATIC_FILE_NAME: name,
+    STATIC_FILE_TYPE: type,
+    STATIC_FILE_SIZE: String(size),
+    ...(path === undefined ? {} : { STATIC_FILE_PATH: path }),
+    ...(error === undefined ? {} : { STATIC_FILE_ERROR: error.code }),
   }
 }

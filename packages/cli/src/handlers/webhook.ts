@@ -6,8 +6,7 @@
 import { createHmac } from 'node:crypto'
 import { shownIdentity, StaticError } from '@static/protocol'
 import { isLoopback } from '@static/sdk/account'
-import type { Message } from '../agent/actions.ts'
-import type { MessageHandler } from './command.ts'
+import type { MessageHandler, SavedMessage } from './command.ts'
 
 /** The receiver of messages. */
 export interface Webhook {
@@ -88,7 +87,10 @@ function signatureOf(secret: string, time: number, body: string): string {
   return createHmac('sha256', secret).update(`${time}.${body}`).digest('hex')
 }
 
-function bodyOf({ payload, sender, ...message }: Message, withPayload: boolean): Readonly<Record<string, unknown>> {
+function bodyOf(
+  { payload, sender, ...message }: SavedMessage,
+  withPayload: boolean,
+): Readonly<Record<string, unknown>> {
   return {
     ...message,
     sender: { ...sender, identity: shownIdentity(sender.identity) },

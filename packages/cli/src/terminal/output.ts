@@ -5,6 +5,9 @@ import { redactSecrets } from '@static/protocol'
 type Style = Parameters<typeof styleText>[0]
 type Stream = typeof process.stdout | typeof process.stderr
 
+/** Empties the line of a terminal. */
+export const CLEAR_LINE = '\r\u001B[K'
+
 /** Characters that affect a terminal or are invisible, such as variation selectors, which can hide whole texts. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
 

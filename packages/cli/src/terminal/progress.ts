@@ -1,12 +1,11 @@
 /** A spinner on the terminal for slow operations. */
-import { note, readable, styled } from './output.ts'
+import { CLEAR_LINE, note, readable, styled } from './output.ts'
 
 const AFTER_MS = 500
 const EVERY_MS = 100
 /** How often a line is written when there is no terminal. */
 const LINE_MS = 10_000
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
-const CLEAR_LINE = '\r\u001B[K'
 
 /**
  * Waits for the work. After half a second, shows on a terminal what it is waiting for. If `what` is a function, it

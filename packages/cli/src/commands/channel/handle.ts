@@ -14,6 +14,7 @@ import { note } from '../../terminal/output.ts'
 import { secretOf } from '../../terminal/secrets.ts'
 import { wholeNumber } from './arguments.ts'
 import { printEvents } from './events.ts'
+import { FileSaver, type SaveFlags } from './save-files.ts'
 
 /** Flags for handing messages to a program. */
 export interface HandleFlags {
@@ -30,7 +31,8 @@ const ATTEMPTS = 10
 export const HANDLE_HELP = `
 With --exec, each message is the input of a shell command, with STATIC_CHANNEL, STATIC_MESSAGE_INDEX, STATIC_MESSAGE_ID,
 STATIC_MESSAGE_EPOCH, STATIC_MESSAGE_TIME, STATIC_REDELIVERED, STATIC_SENDER_AGENT_ID, STATIC_SENDER_FINGERPRINT and
-STATIC_SENDER_IDENTITY; \`static channel send\` in it uses the same agent. With --webhook, each message is a POST with the
+STATIC_SENDER_IDENTITY, and for a file STATIC_FILE_ID, STATIC_FILE_NAME (a safe form), STATIC_FILE_TYPE, STATIC_FILE_SIZE
+and, with --save, STATIC_FILE_PATH, or STATIC_FILE_ERROR (a code) if it was not saved; \`static channel send\` in it uses the same agent. With --webhook, each message is a POST with the
 header static-signature: t=TIME,v1=HMAC-SHA256(secret, "TIME.BODY") in hexadecimal. Exit code 0 or an answer 2xx settles a
 message; otherwise it is tried again after 1, 5, 30, 60 and then every 300 seconds, and put aside after --attempts
 (\`static channel poison\`).`
@@ -48,14 +50,17 @@ export function addHandleFlags(command: Command): Command {
 }
 
 /** Hands each message to the program, until Ctrl-C. */
-export async function handleMessages(name: string, flags: AgentFlags & HandleFlags): Promise<void> {
+export async function handleMessages(name: string, flags: AgentFlags & HandleFlags & SaveFlags): Promise<void> {
   const stop = new AbortController()
   const handler = markFurtherAttempts(await handlerOf(flags, stop.signal))
+  const saver = FileSaver.open(flags, agentPlace(flags).dataDir)
   const agent = await openAgent(flags, { share: true, readsAlone: true })
   try {
     const events = agent.events()
     if (events) void printEvents(agent, events)
-    const handling = agent.handle(name, handler, { attempts: flags.attempts ?? ATTEMPTS, signal: stop.signal })
+    const saving: MessageHandler = async (message) =>
+      await handler(saver ? await saver.save(agent, message, true) : message)
+    const handling = agent.handle(name, saving, { attempts: flags.attempts ?? ATTEMPTS, signal: stop.signal })
     if (!agent.remote) printStart(agent, name)
     await untilInterrupted(handling)
   } finally {

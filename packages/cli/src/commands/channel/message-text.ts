@@ -1,8 +1,9 @@
 /** Payloads of members on stdout, for people and for programs. */
-import type { Message } from '../../agent/actions.ts'
+import { byteText } from '../../agent/transfer.ts'
+import type { SavedMessage } from '../../handlers/command.ts'
 import { printable, styled } from '../../terminal/output.ts'
 
-type Shown = Pick<Message, 'payload' | 'sender' | 'time'>
+type Shown = Pick<SavedMessage, 'payload' | 'sender' | 'time' | 'file'>
 
 /** A readable line on a terminal, the raw bytes in a pipe. */
 export function textOf(message: Shown): string | Uint8Array {
@@ -12,11 +13,13 @@ export function textOf(message: Shown): string | Uint8Array {
 }
 
 /** A message with its time and sender, without characters that a terminal would act on. */
-export function lineOf({ payload, sender, time }: Shown): string {
+export function lineOf({ payload, sender, time, file }: Shown): string {
   const bytes = Buffer.from(payload, 'base64')
   const text = textIn(bytes) ?? `(${bytes.length} bytes of binary data)`
   const clock = new Date(time).toTimeString().slice(0, 8)
-  const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
+  const lines = [...text.replace(/\n+$/, '').split('\n').map(printable), ...(file ? [fileLine(file)] : [])]
+    .filter((line, at) => at > 0 || line !== '' || !file)
+    .join('\n    ')
   return `${styled('dim', clock)} ${styled('cyan', sender.name)}: ${lines}\n`
 }
 
@@ -27,4 +30,10 @@ export function textIn(bytes: Uint8Array): string | undefined {
   } catch {
     return undefined
   }
+}
+
+/** What a message sends beside its text, and where it is. */
+function fileLine({ id, name, size, path }: NonNullable<Shown['file']>): string {
+  const place = path === undefined ? `file ${id}` : `saved as ${path}`
+  return styled('dim', `[${printable(name)}, ${byteText(size)}, ${place}]`)
 }

@@ -1,9 +1,21 @@
 /** `static channel send`: messages from arguments or stdin. */
+import { type Stats, statSync } from 'node:fs'
+import { basename, resolve } from 'node:path'
 import { Argument, Command, Option } from 'commander'
-import { identityWithFingerprint, MAX_PAYLOAD_BYTES, shortFingerprint, StaticError } from '@static/protocol'
+import {
+  filePartBytes,
+  filePartCount,
+  identityWithFingerprint,
+  MAX_FILE_BYTES,
+  MAX_PAYLOAD_BYTES,
+  paddedFileBytes,
+  shortFingerprint,
+  StaticError,
+} from '@static/protocol'
 import type { ReceiptLevel } from '@static/sdk'
 import type { SentMessage } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
+import { byteText, followTransfer } from '../../agent/transfer.ts'
 import type { ReachedSummary } from '../../agent/receipt-actions.ts'
 import { readInput } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
@@ -18,20 +30,27 @@ interface Flags extends AgentFlags {
   readonly lines?: boolean
   readonly timeout?: number
   readonly wait?: ReceiptLevel
+  readonly file?: string
+  readonly type?: string
+  readonly fileName?: string
 }
 
 /**
  * The maximum number of lines in one request to the host socket; their total size is limited to one maximum payload.
  */
 const MAX_LINES = 64
+const MS = 1000
 
 export function sendCommand(): Command {
   return addAgentFlags(
     new Command('send')
-      .description('send a message; returns once the relay has stored it on disk')
+      .description('send a message or a file; returns once the relay has stored it on disk')
       .addArgument(channelArgument())
       .addArgument(new Argument('[text...]', 'the message, visible in the process list; prefer stdin'))
       .option('--lines', 'send each line of stdin as a message, as it arrives (default: all of stdin is one message)')
+      .option('--file <path>', 'send a file of any size, with the text, if any, beside it')
+      .option('--file-name <name>', 'the name that receivers see (default: that of the path)')
+      .option('--type <media type>', 'the media type of the file, such as image/png')
       .addOption(
         new Option('--wait <level>', 'then wait until every other member has signed that it has the message').choices([
           'delivered',
@@ -46,12 +65,16 @@ export function sendCommand(): Command {
   )
     .addHelpText(
       'after',
-      examples(
-        'echo hello | static channel send acme/support/routing',
-        'static channel send acme/support/routing < picture.png',
-        'tail -f app.log | static channel send acme/support/routing --lines',
-        'echo deploy | static channel send acme/support/routing --wait settled --timeout 30',
-      ),
+      `
+A file costs one message for each MiB, and one more; it takes room of its own until all members have saved it, 7 days at
+most. Both are printed before it is sent. If the command is interrupted, the same command continues.
+${examples(
+  'echo hello | static channel send acme/support/routing',
+  'static channel send acme/support/routing < picture.png',
+  "static channel send acme/support/routing --file build.tar.gz 'the build of today'",
+  'tail -f app.log | static channel send acme/support/routing --lines',
+  'echo deploy | static channel send acme/support/routing --wait settled --timeout 30',
+)}`,
     )
     .action(send)
 }
@@ -66,10 +89,22 @@ async function send(name: string, words: readonly string[], flags: Flags): Promi
   if (flags.wait && flags.lines) {
     throw StaticError.of('invalid_request', 'Both --wait and --lines are given. Wait for one message at a time.')
   }
+  checkFileFlags(flags)
   const result = flags.lines
     ? { sent: await sendLines(name, flags) }
     : { sent: 1, ...(await sendOne(name, words, flags)) }
   if (flags.json) printJson({ channel: name, ...result })
+}
+
+function checkFileFlags({ file, fileName, type, lines }: Flags): void {
+  const alone = type === undefined ? fileName && '--file-name' : '--type'
+  if (file === undefined && alone !== undefined)
+    throw StaticError.of('invalid_request', `${alone} is given without --file. Name the file to send.`)
+  if (file !== undefined && lines)
+    throw StaticError.of(
+      'invalid_request',
+      'Both --file and --lines are given. Send the file with a command of its own.',
+    )
 }
 
 async function sendOne(
@@ -77,6 +112,7 @@ async function sendOne(
   words: readonly string[],
   flags: Flags,
 ): Promise<(SentMessage & Partial<ReachedSummary>) | undefined> {
+  if (flags.file !== undefined) return await sendFile(name, flags.file, words.join(' '), flags)
   const payload = words.length > 0 ? argument(words) : await wholeInput()
   if (payload.length === 0)
     throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
@@ -92,6 +128,70 @@ async function sendOne(
   } catch (error) {
     throw isTaken ? error : notKept(error, 'The message was not kept: send it again')
   }
+}
+
+/** What a file costs and takes, printed before it is sent. */
+interface FileCost {
+  readonly file: string
+  readonly size: number
+  readonly parts: number
+  /** One for each part, and one for the message that names it. */
+  readonly messages: number
+  /** What it takes of the room for files, until it is deleted. */
+  readonly room: number
+}
+
+async function sendFile(
+  name: string,
+  path: string,
+  text: string,
+  flags: Flags,
+): Promise<SentMessage & FileCost & Partial<ReachedSummary>> {
+  if (text !== '') warnOfArgument('message', 'send it on stdin, as a message of its own')
+  const { wait, timeout, fileName = '', type = '' } = flags
+  const absolute = resolve(path)
+  const cost = costOf(absolute, path)
+  const limit = timeout === undefined ? {} : { signal: AbortSignal.timeout(timeout * MS) }
+  return await withAgent(flags, { share: false }, async (agent) => {
+    if (!flags.json) {
+      const { size, parts, messages, room } = cost
+      const counted = parts === 1 ? '1 part' : `${parts} parts`
+      note(
+        `${path}: ${byteText(size)} in ${counted}; costs ${messages} messages and ${byteText(room)} of the room for files.`,
+      )
+    }
+    const id = await agent.call('startSend', name, absolute, fileName, type, text)
+    const done = await followTransfer(agent, id, { doing: 'Sending', ...limit })
+    if (!('file_id' in done)) throw StaticError.of('internal_error')
+    const sent = { ...done, ...cost }
+    if (!flags.json) print(`Sent ${basename(path)} as file ${done.file_id}.`)
+    return wait ? { ...sent, ...(await confirmed(agent, name, done, { ...flags, wait })) } : sent
+  })
+}
+
+/** Throws `invalid_request` if the path is not a file that can be sent. */
+function costOf(path: string, given: string): FileCost {
+  let found: Stats | undefined
+  try {
+    found = statSync(path, { throwIfNoEntry: false })
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    throw StaticError.of('invalid_request', `${given} cannot be read (${code}). Pass the path of a file.`, { cause })
+  }
+  if (!found?.isFile()) {
+    const problem = found ? 'is not a regular file' : 'does not exist'
+    throw StaticError.of('invalid_request', `${given} ${problem}. Pass the path of a file.`)
+  }
+  const padded = paddedFileBytes(found.size)
+  if (padded > MAX_FILE_BYTES) {
+    throw StaticError.of('too_large', `${given} has ${found.size} bytes; the limit is ${MAX_FILE_BYTES}. Split it.`)
+  }
+  const parts = filePartCount(padded)
+  const room = Array.from({ length: parts }, (_, part) => filePartBytes(padded, part)).reduce(
+    (sum, one) => sum + one,
+    0,
+  )
+  return { file: given, size: found.size, parts, messages: parts + 1, room }
 }
 
 /** Waits until the members have confirmed a message, and prints who has not. */
@@ -133,7 +233,7 @@ function tooLarge(what: 'message' | 'line', bytes?: number): StaticError {
   const limit = MAX_PAYLOAD_BYTES.toLocaleString('en-US')
   const excess = bytes === undefined ? '' : `: ${bytes.toLocaleString('en-US')} bytes`
   const problem = `The ${what} is larger than ${limit} bytes, the limit${excess}.`
-  return StaticError.of('too_large', `${problem} Split it, or send it out of band.`)
+  return StaticError.of('too_large', what === 'line' ? `${problem} Split it.` : `${problem} Send it with --file.`)
 }
 
 async function wholeInput(): Promise<Buffer> {
