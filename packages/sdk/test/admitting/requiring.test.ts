@@ -54,6 +54,33 @@ test('a member whose key its issuer does not have is asked for another, and goes
   assert.equal(await goes('acme.example', 'other.example', unknown), true)
 })
 
+test('a member has ten minutes to show its proof, and is asked for it three times', async () => {
+  const minutes: number[] = []
+  const told: number[] = []
+  let now = 3_600_000
+  const since = now
+  const context = { agentId: 'owner', now: () => now, emit: () => told.push((now - since) / 60_000) }
+  const channel = {
+    id: 'channel',
+    owner: 'owner',
+    state: 'joined',
+    intake: {
+      isOnline: true,
+      catchUp: () => Promise.resolve(),
+      receiveForRemoval: () => Promise.reject(StaticError.of('rate_limited')),
+    },
+    proving: {
+      demands: [{ agent: 'member', rules: 'acme.example', since }],
+      of: () => undefined,
+      ask: () => minutes.push((now - since) / 60_000),
+    },
+  }
+  const requiring = new Requiring(context as unknown as AgentContext)
+  for (; now < since + 11 * 60_000; now += 5000) await requiring.enforce(channel as unknown as AgentChannel)
+  assert.deepEqual(minutes, [0, 4, 8])
+  assert.deepEqual(told, [10])
+})
+
 test('that a member has to go is said once while its removal is refused, and again if it shows something else', async () => {
   const told: string[] = []
   let proof: Verdict | undefined

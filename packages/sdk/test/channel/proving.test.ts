@@ -25,6 +25,8 @@ class Desk implements ProofDesk {
   readonly checked: string[] = []
   /** What is found about a good proof. */
   verdict: Verdict['state'] = 'checked'
+  /** How long that counts. */
+  until: number = CHECKED.until
   standing: ProofDesk['standing'] = (checked) => checked
   /** That of the last check. */
   unknownSince = 0
@@ -41,7 +43,7 @@ class Desk implements ProofDesk {
     this.unknownSince = unknownSince
     await this.gate
     if (Buffer.from(proof).toString() !== placeIn(context)) return { state: 'invalid', reason: 'another place' }
-    if (this.verdict === 'checked') return CHECKED
+    if (this.verdict === 'checked') return { ...CHECKED, until: this.until }
     return { state: this.verdict, reason: 'no keys', claimed: 'acme.example', unknownSince: unknownSince + 1 }
   }
 
@@ -241,6 +243,45 @@ test('keys that come within a second of a check are not missed', async () => {
   await pass(stage)
   assert.equal(ann.channel.proving.of(bob.agentId)?.state, 'checked')
   assert.equal(desks.ann.checked.length, 2)
+})
+
+test('for those that join later, a proof is shown again at most every ten minutes', async () => {
+  const { stage, desks, bob } = await scene()
+  const { showing } = bob.channel.proving
+  showing.renew()
+  await stage.advance(HOUR, 10 * MINUTE)
+  assert.deepEqual(desks.bob.made, [], 'nothing without being told')
+  showing.choose({ show: '' })
+  await pass(stage)
+  for (let minute = 1; minute < 10; minute++) {
+    showing.renew()
+    await stage.advance(MINUTE)
+    await pass(stage)
+    assert.equal(desks.bob.made.length, 1, `minute ${minute}`)
+  }
+  await stage.advance(2 * MINUTE)
+  await pass(stage)
+  assert.equal(desks.bob.made.length, 2)
+})
+
+test('a verdict that is not renewed lapses at its end, which is told once, and comes back with another proof', async () => {
+  const { stage, desks, ann, bob } = await scene()
+  desks.ann.until = stage.now + HOUR
+  bob.channel.proving.showing.choose({ show: '' })
+  await pass(stage)
+  await stage.advance(59 * MINUTE, MINUTE)
+  ann.channel.proving.tick()
+  assert.equal(ann.told('proof_lapsed').length, 0)
+  await stage.advance(2 * MINUTE)
+  for (let ticks = 0; ticks < 3; ticks++) ann.channel.proving.tick()
+  assert.deepEqual(
+    ann.told('proof_lapsed').map(({ member, proof }) => [member, proof.state]),
+    [[bob.agentId, 'lapsed']],
+  )
+  desks.ann.until = CHECKED.until
+  bob.channel.proving.showing.asked()
+  await pass(stage)
+  assert.equal(ann.told('proof_checked').length, 2)
 })
 
 test('a kill between the reason to show a proof and its frame does not lose it', async () => {
