@@ -35,6 +35,7 @@ export interface Entry {
   readonly text?: string
   readonly file?: string
   readonly bytes?: number
+  readonly attachment?: { readonly id: string; readonly name: string; readonly type?: string; readonly bytes: number }
   readonly notice?: string
   readonly code?: string
 }
@@ -71,7 +72,8 @@ export class Place implements AsyncDisposable {
     this.#options = options
   }
 
-  static async open(): Promise<Place> {
+  /** With `files`, its relay takes files. */
+  static async open({ files = false }: { readonly files?: boolean } = {}): Promise<Place> {
     const workspace = await makeWorkspace()
     const server = await startServer({
       workspace,
@@ -79,6 +81,7 @@ export class Place implements AsyncDisposable {
       command: 'up',
       settings: { argon2: QUICK['argon2'] },
       logLevel: 'silent',
+      ...(files && { relay: { filesPort: 0 } }),
     })
     const caFile = join(workspace.path, 'server/ca.pem')
     const ca = readFileSync(caFile, 'utf8')

@@ -32,6 +32,7 @@ import {
   offeredFile,
   startSave,
   startSend,
+  startSendFrom,
   type TransferState,
   transferState,
 } from './file-actions.ts'
@@ -355,6 +356,18 @@ export const ACTIONS = {
   /** Begins to send the file at an absolute path; resolves to the id of the transfer. */
   startSend(manager: StaticChannelManager, name: string, path: string, as: string, type: string, text: string): string {
     return startSend(manager, name, path, { name: as, type, text })
+  },
+
+  /** Begins to send a file below a directory, whatever the path says; resolves to the id of the transfer. */
+  async startSendFrom(
+    manager: StaticChannelManager,
+    name: string,
+    root: string,
+    path: string,
+    type: string,
+    text: string,
+  ): Promise<string> {
+    return await startSendFrom(manager, name, { root, path }, { type, text })
   },
 
   /** Begins to save the file of the message at an index under an absolute path; resolves to the id of the transfer. */

@@ -3,8 +3,10 @@
  * nobody asks about it any longer, because its command has ended.
  */
 import { randomUUID } from 'node:crypto'
+import { basename } from 'node:path'
 import { StaticError } from '@static/protocol'
 import type { Channel, ReceivedFile, StaticChannelManager } from '@static/sdk'
+import { openBelow } from './open-below.ts'
 import { type SenderSummary, senderNow } from './members.ts'
 
 /** A file that a message sends. */
@@ -86,6 +88,35 @@ export function startSend(
       progress,
     })
     return { file_id: fileId, message_id: messageId, index }
+  })
+}
+
+/**
+ * Begins to send a file below a directory; returns the id of the transfer.
+ *
+ * @throws {StaticError} as `openBelow`
+ */
+export async function startSendFrom(
+  manager: StaticChannelManager,
+  name: string,
+  { root, path }: { readonly root: string; readonly path: string },
+  about: { readonly type: string; readonly text: string },
+): Promise<string> {
+  const channel = manager.client.channel(name)
+  const { file, size } = await openBelow(root, path)
+  return start(manager, async ({ signal, progress }) => {
+    try {
+      const bytes = file.createReadStream({ start: 0, autoClose: false, signal })
+      const sent = await channel.sendFile(bytes, {
+        name: basename(path),
+        ...about,
+        signal,
+        progress: (done) => progress(done, size),
+      })
+      return { file_id: sent.fileId, message_id: sent.messageId, index: sent.index }
+    } finally {
+      await file.close().catch(() => {})
+    }
   })
 }
 

@@ -7,6 +7,7 @@ import { shownIdentity } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
 import { runBy } from '../agent/members.ts'
 import { plainJson } from '../terminal/output.ts'
+import { plainType } from './file-tools.ts'
 import type { ArrivedMessage } from './lane.ts'
 import type { Notice } from './notices.ts'
 import type { ReceivedFile } from './received-files.ts'
@@ -46,6 +47,8 @@ export interface MessageEntry {
   readonly text?: string
   readonly file?: string
   readonly bytes?: number
+  /** A file that it sends, as its sender describes it. */
+  readonly attachment?: { readonly id: string; readonly name: string; readonly type?: string; readonly bytes: number }
   readonly error?: string
 }
 
@@ -142,13 +145,19 @@ function draftOf(message: ShownMessage, sender: number, fileFor: FileFor): Draft
   // Precise to the second, because models pay for each byte.
   const time = wholeSeconds(message.time)
   const asked = request !== undefined && until !== undefined && { request, until: wholeSeconds(until) }
-  const entry = { index, id, time, redelivered, sender, ...asked }
+  const entry = { index, id, time, redelivered, sender, ...asked, ...attachmentOf(message) }
   if (failure !== undefined) return { entry: { ...entry, error: errorText(failure) } }
   const payload = Buffer.from(message.payload, 'base64')
   const text = textIn(payload)
   if (text !== undefined && sizeOf(text) <= MOST_TEXT_BYTES) return { entry: { ...entry, text } }
   const file = fileFor(message, payload, text !== undefined)
   return { entry: { ...entry, file: file.path, bytes: payload.length }, file }
+}
+
+function attachmentOf({ file }: ShownMessage): Pick<MessageEntry, 'attachment'> {
+  if (!file) return {}
+  const type = plainType(file.type)
+  return { attachment: { id: file.id, name: file.name, ...(type !== undefined && { type }), bytes: file.size } }
 }
 
 function wholeSeconds(time: string): string {

@@ -34,7 +34,7 @@ const REQUEST_MS = 30_000
  */
 export async function serveHttp(
   flags: AgentFlags,
-  parts: Pick<ServerParts, 'dataDir' | 'manage'>,
+  parts: Pick<ServerParts, 'dataDir' | 'manage' | 'sendFrom'>,
   port: number,
 ): Promise<HttpHost> {
   const session = new Session(flags, {}, parts.manage)

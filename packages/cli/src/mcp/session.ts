@@ -46,6 +46,8 @@ export class Session {
   readonly #create: boolean
   /** Answers of members that were handed to the host and are not settled. */
   readonly answers: HandedOver<SeenAnswer> = new HandedOver()
+  /** Transfers of files that no call has seen the end of, by what they do. */
+  readonly transfers: Map<string, string> = new Map()
   #local: Local | undefined
   #opening: Promise<unknown> = Promise.resolve()
   #remoteCalls = 0

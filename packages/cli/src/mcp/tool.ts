@@ -19,6 +19,8 @@ export interface Tool {
   readonly inputSchema: InputSchema
   readonly outputSchema: OutputSchema
   readonly annotations?: { readonly readOnlyHint?: boolean; readonly destructiveHint?: boolean }
+  /** The files in a result, for hosts that show them. */
+  readonly links?: (result: Readonly<Record<string, unknown>>) => readonly Readonly<Record<string, unknown>>[]
   readonly run: (args: Arguments, call: Call) => Promise<Readonly<Record<string, unknown>>>
 }
 

@@ -9,9 +9,11 @@ import type { Message } from '../../src/agent/actions.ts'
 import type { MemberSummary, ProofSummary } from '../../src/agent/members.ts'
 import { Answer, type MessageEntry } from '../../src/mcp/answer.ts'
 import type { Item } from '../../src/mcp/lane.ts'
+import { sendFileFrom } from '../../src/mcp/file-tools.ts'
 import { MANAGE_TOOLS } from '../../src/mcp/manage-tools.ts'
 import { pageOf } from '../../src/mcp/page.ts'
 import { type ReceivedFile, receivedFile } from '../../src/mcp/received-files.ts'
+import type { Tool } from '../../src/mcp/tool.ts'
 import { TOOLS } from '../../src/mcp/tools.ts'
 import { plainJson } from '../../src/terminal/output.ts'
 
@@ -104,9 +106,10 @@ test('a hundred short messages take at most 16 KiB', () => {
   assert.ok(bytes <= 16 * 1024, `${bytes} bytes`)
 })
 
-test('the descriptions of all tools take at most 8 KiB', () => {
-  const bytes = Buffer.byteLength(JSON.stringify([...TOOLS, ...MANAGE_TOOLS]))
-  assert.ok(bytes <= 8 * 1024, `${bytes} bytes`)
+test('the descriptions of the usual tools take at most 8 KiB, those of all at most 10', () => {
+  const bytes = (tools: readonly Tool[]): number => Buffer.byteLength(JSON.stringify(tools))
+  const all = bytes([...TOOLS, sendFileFrom('/home/ann/out'), ...MANAGE_TOOLS])
+  assert.ok(bytes(TOOLS) <= 8 * 1024 && all <= 10 * 1024, `${bytes(TOOLS)} and ${all} bytes`)
 })
 
 test('the largest channel is listed in pages that fit, without losing a member', () => {

@@ -3,14 +3,15 @@
  * program. What is too large, or finds no room in the directory, stays at the relay (`static channel files`). Where files
  * were saved is kept in the agent's directory, because a message may come again after its file was saved.
  */
-import { mkdirSync, readdirSync, statSync } from 'node:fs'
+import { mkdirSync, readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { isErrno, readPrivateFile, replaceFile } from '@static/node/files'
+import { readPrivateFile, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import type { OpenAgent } from '../../agent/open.ts'
 import type { SavedMessage } from '../../handlers/command.ts'
+import { totalOf } from '../../agent/directory-size.ts'
 import { byteText, followTransfer } from '../../agent/transfer.ts'
 import { note, printable } from '../../terminal/output.ts'
 
@@ -148,19 +149,4 @@ function readRecord(path: string): readonly (readonly [string, string])[] {
     if (error instanceof SyntaxError) return []
     throw error
   }
-}
-
-/** The bytes of the files in a directory. */
-function totalOf(directory: string): number {
-  let total = 0
-  for (const name of readdirSync(directory)) {
-    try {
-      const found = statSync(join(directory, name))
-      if (found.isFile()) total += found.size
-    } catch (error) {
-      // It is just being moved away.
-      if (!isErrno(error, 'ENOENT')) throw error
-    }
-  }
-  return total
 }
