@@ -60,7 +60,7 @@ void test('a terminal prompts for the password twice without showing it, and out
   assert.ok(!existsSync(join(first.home, '.config/static/accounts')))
   assert.ok(!signedUp.stdout.includes('enough'), 'the password was shown')
   const kept = JSON.parse(readFileSync(join(eve.home, '.config/static/credentials.json'), 'utf8'))
-  assert.deepEqual(Object.keys(kept), ['api_key', 'api_url', 'relay', 'ca'])
+  assert.deepEqual(Object.keys(kept), ['api_key', 'api_url', 'relay', 'relay_grpc_port', 'ca'])
   assert.ok(!signedUp.stdout.includes(kept.api_key), 'the key was shown')
 
   const coloured = await eve.terminal('static keys list')
