@@ -9,8 +9,9 @@ import {
   validateVersion,
 } from '@a2a-js/sdk/server'
 import { A2A_BINDING } from '@static/protocol'
-import type { Channel, ChannelRequest, MemberProof, ServeOptions } from '@static/sdk'
+import type { Channel, ChannelRequest, MemberProof, ReceivedFile, ServeOptions } from '@static/sdk'
 import { decodeEnvelope, type Envelope, isObject } from './envelope.ts'
+import { dropFiles, FileTurns, namesFiles, restoreLargeParts, sendLargeParts } from './files.ts'
 import { type ChannelPushNotifications, PUSH_METHOD } from './push.ts'
 
 /** Options of `serveA2A`. */
@@ -52,22 +53,33 @@ export async function serveA2A(
   { push, ...options }: ServeA2AOptions = {},
 ): Promise<void> {
   const transport = new JsonRpcTransportHandler(requestHandler)
+  const turns = new FileTurns()
   const handler = (request: ChannelRequest): AsyncGenerator<string, void> =>
-    answers(request, { requestHandler, transport, push })
+    answers(request, { channel, turns, requestHandler, transport, push })
   await channel.serve(handler, { concurrency: CONCURRENCY, perAsker: PER_ASKER, ...options })
 }
 
 interface Served {
+  readonly channel: Channel
+  readonly turns: FileTurns
   readonly requestHandler: A2ARequestHandler
   readonly transport: JsonRpcTransportHandler
   readonly push: ChannelPushNotifications | undefined
 }
 
 async function* answers(request: ChannelRequest, served: Served): AsyncGenerator<string, void> {
+  const { channel } = served
+  const { agentId } = request.sender
+  let over = (): void => {}
   let id: unknown = null
+  let files: readonly ReceivedFile[] = []
   try {
     const envelope = decodeEnvelope(textOf(request))
     id = idOf(envelope.call)
+    if (namesFiles(envelope.call)) {
+      over = await served.turns.take(agentId)
+      files = await restoreLargeParts(channel, agentId, envelope.call)
+    }
     const context = contextOf(request, envelope)
     validateVersion(context.requestedVersion, await served.requestHandler.getAgentCard(), A2A_BINDING)
     if (envelope.call['method'] === PUSH_METHOD && served.push) {
@@ -75,15 +87,24 @@ async function* answers(request: ChannelRequest, served: Served): AsyncGenerator
       if (jsonrpc !== '2.0') throw new RequestMalformedError('Invalid JSON-RPC Request.')
       if (!isObject(params)) throw new RequestMalformedError('Invalid method parameters.')
       for await (const event of served.push.subscribe(served.requestHandler, params, request, context)) {
-        yield JSON.stringify({ jsonrpc, id, result: event })
+        yield await sendLargeParts(channel, JSON.stringify({ jsonrpc, id, result: event }))
       }
       return
     }
     const response = await served.transport.handle({ ...envelope.call }, context)
-    if (!(Symbol.asyncIterator in response)) yield JSON.stringify(response)
-    else for await (const each of response) yield JSON.stringify(each)
+    if (!(Symbol.asyncIterator in response)) yield await sendLargeParts(channel, JSON.stringify(response))
+    else
+      for await (const each of response) {
+        // A stream may stay open for days.
+        over()
+        yield await sendLargeParts(channel, JSON.stringify(each))
+      }
   } catch (error) {
     yield JSON.stringify({ jsonrpc: '2.0', id, error: errorOf(error) })
+  } finally {
+    // Not before: a server that was killed gets the call once more.
+    over()
+    await dropFiles(files)
   }
 }
 

@@ -3,6 +3,7 @@ import { JsonRpcTransportFactory, type TransportFactory } from '@a2a-js/sdk/clie
 import { A2A_BINDING, checkOptionNames, StaticError } from '@static/protocol'
 import type { AgentId, Answer, Ask, Channel } from '@static/sdk'
 import { type Called, decodeResponse, encodeEnvelope } from './envelope.ts'
+import { dropFiles, restoreLargeParts, sendLargeParts } from './files.ts'
 
 /** Options of `a2aTransport`. */
 export interface A2ATransportOptions {
@@ -33,11 +34,13 @@ export function a2aTransport(channel: Channel, options: A2ATransportOptions): Tr
     const isStream = headers.some(([name, value]) => name.toLowerCase() === 'accept' && value === 'text/event-stream')
     const call = typeof init.body === 'string' ? init.body : '{}'
     const signal = init.signal ? { signal: init.signal } : {}
-    const ask = channel.ask(encodeEnvelope(parameters, call), { to, timeout, ...signal })
+    const small = await sendLargeParts(channel, call, init.signal ?? undefined)
+    const ask = channel.ask(encodeEnvelope(parameters, small), { to, timeout, ...signal })
     const called = JSON.parse(call) as Called
-    const first = await nextResponse(ask, called)
+    const next = (): Promise<Checked | undefined> => nextResponse(channel, to, ask, called)
+    const first = await next()
     if (!first) throw StaticError.of('ask_failed', `Agent ${to} sent no answer.`)
-    if (isStream && !first.isError) return eventStream(ask, called, first)
+    if (isStream && !first.isError) return eventStream(ask, next, first)
     ask.cancel()
     return new Response(first.text, { headers: { 'content-type': 'application/json' } })
   }
@@ -52,13 +55,13 @@ interface Checked {
 }
 
 /** Answers as the events that the JSON-RPC transport reads. Ending the stream early cancels the request. */
-function eventStream(ask: Ask, called: Called, first: Checked): Response {
+function eventStream(ask: Ask, more: () => Promise<Checked | undefined>, first: Checked): Response {
   const encoder = new TextEncoder()
   let next: Checked | undefined = first
   const body = new ReadableStream<Uint8Array>(
     {
       pull: async (controller) => {
-        const response = next ?? (await nextResponse(ask, called))
+        const response = next ?? (await more())
         next = undefined
         if (response === undefined) return controller.close()
         const name = response.isError ? 'event: error\n' : ''
@@ -73,18 +76,29 @@ function eventStream(ask: Ask, called: Called, first: Checked): Response {
 }
 
 /** The next response; undefined at the end. After an invalid response, nothing more is read. */
-async function nextResponse(ask: Ask, called: Called): Promise<Checked | undefined> {
+async function nextResponse(channel: Channel, to: AgentId, ask: Ask, called: Called): Promise<Checked | undefined> {
   const { value: answer } = await ask.next()
   if (!answer) return undefined
   try {
-    const text = textOf(answer)
-    const { error } = decodeResponse(text, called)
+    const sent = textOf(answer)
+    const { error } = decodeResponse(sent, called)
+    const text = await restored(channel, to, sent)
     // An event is one line. In JSON, line breaks are white space.
     return { text: text.replaceAll(/[\r\n]/g, ' '), isError: error !== undefined }
   } catch (error) {
     ask.cancel()
     throw error
   }
+}
+
+/** A response with its large parts. */
+async function restored(channel: Channel, to: AgentId, text: string): Promise<string> {
+  if (!text.includes('static-file:')) return text
+  const value: unknown = JSON.parse(text)
+  const files = await restoreLargeParts(channel, to, value)
+  if (files.length === 0) return text
+  await dropFiles(files)
+  return JSON.stringify(value)
 }
 
 /** The text of an answer. Its size limit comes from the channel, not from A2A, so it has its own error. */

@@ -34,12 +34,22 @@ export interface Place extends AsyncDisposable {
   agent(identity: string): Promise<StaticClient>
 }
 
-export async function openPlace(): Promise<Place> {
+/** With `files`, the relay takes files. */
+export async function openPlace({ files = false }: { readonly files?: boolean } = {}): Promise<Place> {
   await using started = new AsyncDisposableStack()
   const workspace = started.use(await makeWorkspace())
   const dataDir = join(workspace.path, 'data')
   const settings = { argon2: QUICK['argon2'] }
-  const server = started.use(await startServer({ workspace, dataDir, command: 'up', settings, logLevel: 'silent' }))
+  const server = started.use(
+    await startServer({
+      workspace,
+      dataDir,
+      command: 'up',
+      settings,
+      logLevel: 'silent',
+      ...(files && { relay: { filesPort: 0 } }),
+    }),
+  )
   const caFile = join(dataDir, 'ca.pem')
   using client = makeClient(server.url, readFileSync(caFile, 'utf8'))
   const { api_key: key } = await signUp(client)
