@@ -19,6 +19,7 @@ from ._values import (
     Ownership,
     PoisonMessage,
     Reached,
+    SentFile,
     SentMessage,
     Unreached,
 )
@@ -27,6 +28,7 @@ from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
 from .events import Event
+from .files import ReceivedFile
 from .manager import StaticChannelManager
 
 __all__ = [
@@ -55,6 +57,8 @@ __all__ = [
     "Reading",
     "MemberReceipt",
     "Reached",
+    "ReceivedFile",
+    "SentFile",
     "SentMessage",
     "Unreached",
     "StaticChannelManager",

@@ -220,7 +220,7 @@ class BaseConnection(Generic[AnyCall]):
                 call.succeed((header.get("result"), data))
             else:
                 call.fail(lambda: self.error(header["error"]))
-        elif header["event"] in ("handle", "serve", "cancelled"):
+        elif header["event"] in ("handle", "serve", "cancelled", "progress"):
             hear = self._hearers.get(header["call"])
             if hear is not None:
                 hear(header, data)

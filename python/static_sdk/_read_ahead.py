@@ -57,6 +57,10 @@ class ReadAhead:
         return self._stops
 
     @property
+    def connection(self) -> Any:
+        return self._connection
+
+    @property
     def has_ready(self) -> bool:
         """Whether a payload is available."""
         return len(self._ready) > 0 or len(self._returned) > 0

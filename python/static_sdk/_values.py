@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Literal, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 
 from .errors import make_error
+
+if TYPE_CHECKING:
+    from .files import ReceivedFile
 
 #: The types that can be sent.
 Payload = Union[bytes, bytearray, memoryview, str]
@@ -26,17 +30,18 @@ class Settling(Protocol):
 class Settlement:
     """Settles one payload, once."""
 
-    __slots__ = ("_inbox", "_token", "is_settled")
+    __slots__ = ("inbox", "_token", "is_settled")
 
     def __init__(self, inbox: Settling, token: int) -> None:
-        self._inbox = inbox
+        #: Where it came from, with the connection.
+        self.inbox = inbox
         self._token = token
         self.is_settled = False
 
     def settle(self) -> None:
         if not self.is_settled:
             self.is_settled = True
-            self._inbox.settle(self._token)
+            self.inbox.settle(self._token)
 
 
 class Arrival(NamedTuple):
@@ -115,6 +120,36 @@ class SentMessage:
 
 
 @dataclass(frozen=True)
+class SentFile(SentMessage):
+    """The id and position of the message that names a file, and the id of the file."""
+
+    file_id: str
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a file's sender says about it, and its message."""
+
+    #: 32 hexadecimal digits.
+    id: str
+    #: As its sender has named it, unchecked: it may be a path, or contain anything. See ``safe_name``.
+    name: str
+    #: A name for it in a directory of this machine, as close to ``name`` as is safe.
+    safe_name: str
+    #: The media type that its sender has given it, unchecked; empty if none.
+    type: str
+    #: In bytes.
+    size: int
+    #: Verified by signature.
+    sender: ChannelMember
+    message_id: str
+    #: Position of its message in the channel's log.
+    index: int
+    #: When the relay accepted its message, by the relay's clock.
+    time: datetime
+
+
+@dataclass(frozen=True)
 class MemberReceipt(ChannelMember):
     """How far a member has processed the channel, as signed by it. Numbers are positions in the channel's log."""
 
@@ -169,6 +204,8 @@ class Envelope:
     #: the program has never seen; false means that it was not delivered.
     redelivered: bool
     _settlement: Settlement = field(repr=False, compare=False)
+    #: The file that the message sends; None for other messages. The payload is the text beside it.
+    file: "Optional[ReceivedFile]" = None
 
     def settle(self) -> None:
         """Settles the message, so that it is not delivered again. Asking for the next one also settles it."""
@@ -248,19 +285,62 @@ def payload_bytes(value: object) -> bytes:
     raise TypeError(f"payload must be bytes or str, not {type(value).__name__}; use send_json for other values")
 
 
-def envelope_of(arrival: Arrival) -> Envelope:
-    """Converts an arrival to an envelope."""
+def envelope_fields(arrival: Arrival) -> Mapping[str, Any]:
+    """The fields of an envelope, without its file."""
     header = arrival.header
-    return Envelope(
-        payload=arrival.payload,
-        sender=member_of(header["sender"]),
-        message_id=header["messageId"],
-        index=header["index"],
-        epoch=header["epoch"],
-        time=time_of(header["time"]),
-        redelivered=header["redelivered"],
-        _settlement=arrival.settlement,
-    )
+    return {
+        "payload": arrival.payload,
+        "sender": member_of(header["sender"]),
+        "message_id": header["messageId"],
+        "index": header["index"],
+        "epoch": header["epoch"],
+        "time": time_of(header["time"]),
+        "redelivered": header["redelivered"],
+        "_settlement": arrival.settlement,
+    }
+
+
+def file_fields(told: Mapping[str, Any], message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a file, and of its message."""
+    return {
+        "id": told["id"],
+        "name": told["name"],
+        "safe_name": told["safeName"],
+        "type": told["type"],
+        "size": told["size"],
+        "sender": member_of(message["sender"]),
+        "message_id": message["messageId"],
+        "index": message["index"],
+        "time": time_of(message["time"]),
+    }
+
+
+def sent_file_of(told: Mapping[str, Any]) -> "SentFile":
+    return SentFile(told["messageId"], told["index"], told["fileId"])
+
+
+def about_file(
+    path: object, name: Optional[str], type: Optional[str], text: Optional[str]
+) -> Mapping[str, str]:
+    """The fields for a file to send."""
+    given = {"name": name, "type": type, "text": text}
+    return {"path": absolute(path), **{key: value for key, value in given.items() if value is not None}}
+
+
+def absolute(path: object) -> str:
+    """A path for the driver, which has another current directory. A slash at the end is kept: it names a directory."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must be str or os.PathLike, not {type_name(path)}")
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise TypeError("path must be text, not bytes")
+    if text == "":
+        raise make_error("invalid_request", "`path` must be a non-empty string.")
+    return os.path.join(os.path.abspath(text), "") if text.endswith(("/", os.sep)) else os.path.abspath(text)
+
+
+def type_name(value: object) -> str:
+    return type(value).__name__
 
 
 def payload_of(arrival: Arrival) -> bytes:

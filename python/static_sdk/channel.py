@@ -9,6 +9,7 @@ from ._closing import Closing
 from ._connection import Connection
 from ._handling import handle
 from ._inbox import Inbox
+from .files import Progress, ReceivedFile, call_with_progress, envelope_of, files_of
 from .asks import CONCURRENCY, Ask, json_server, serve
 from ._options import Require, identity_bytes, proving
 from ._schema import Schema, Value, check_of, fitted, fitted_message, value_text
@@ -22,8 +23,9 @@ from ._values import (
     Payload,
     PoisonMessage,
     Reached,
+    SentFile,
     SentMessage,
-    envelope_of,
+    about_file,
     limit,
     listed_member_of,
     member_of,
@@ -36,6 +38,7 @@ from ._values import (
     reached_fields,
     reached_of,
     receipt_of,
+    sent_file_of,
     welcomes_of,
 )
 
@@ -184,6 +187,39 @@ class Channel(Closing):
         if schema is not None:
             self._connection.explain(lambda: fitted(check_of(schema), text.encode(), "The value"))
         return self.send_envelope(text, timeout=timeout)
+
+    def send_file(
+        self,
+        path: object,
+        *,
+        name: Optional[str] = None,
+        type: Optional[str] = None,
+        text: Optional[str] = None,
+        progress: Optional[Progress] = None,
+    ) -> SentFile:
+        """Sends a file: its parts first, encrypted, then the message that names it. Returns when the relay has stored that.
+
+        The receivers fetch it when they want (``envelope.file``, ``files``). ``text`` is the payload of the message.
+        ``progress`` is called with the bytes that the relay has stored and the size, in another thread. Lost connections are waited
+        out; if the program ends, the next call for the same path, with the same name, type and text, continues where it
+        stopped. Raises ``file_changed`` if something has written to the file: nothing was sent; ``invalid_request`` if it
+        cannot be read; ``too_large``, ``quota_exceeded``, ``queue_full``, ``not_allowed`` with the traffic profiles
+        ``private`` and ``strict`` unless the client has ``visible_files``, ``files_unavailable``; and as ``send``.
+        """
+        fields = self._connection.explain(lambda: about_file(path, name, type, text))
+        told, _ = call_with_progress(self._connection, "sendFile", progress, on=self._on, **fields)
+        return sent_file_of(told)
+
+    def files(self) -> List[ReceivedFile]:
+        """The files that other members have sent and this agent has neither saved nor dropped, also before a restart."""
+        return files_of(self, self._connection, self._on)
+
+    def delete_file(self, file_id: str) -> None:
+        """Deletes a file at the relay for all members that have not saved it.
+
+        One that this agent has sent or, by the owner, any. Raises ``not_allowed`` or ``invalid_request``.
+        """
+        self._connection.call("deleteFile", on=self._on, file=file_id)
 
     def messages(self) -> "Reading[bytes]":
         """The payloads from other members, starting with the first unsettled one: an endless, blocking iterator.

@@ -9,7 +9,8 @@ from ._closing import Closing
 from ._connection import Connection
 from ._configured import Configured
 from ._options import Request, Require, Show
-from ._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, limit, payload_bytes
+from ._values import Arrival, Envelope, IssuedInvite, Payload, limit, payload_bytes
+from .files import envelope_of
 from .channel import Channel
 from .client import StaticClient
 from .errors import StaticError

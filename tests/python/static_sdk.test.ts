@@ -29,6 +29,7 @@ const SHORT = [
     'life.ParentTest.test_killed',
     'asks.AsksTest.test_a_member_answers_and_its_errors_have_codes',
     'asks.SchemaTest',
+    'files',
     'driver.DriverTest.test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment',
     'driver.DriverTest.test_compiled_code_is_kept_only_where_this_user_alone_can_write',
     'options.AccountTest',
@@ -56,7 +57,7 @@ before(async () => {
   const relay = {
     settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
   }
-  const options = { workspace, dataDir, command: 'up', settings, relay, logLevel: 'silent' } as const
+  const options = { workspace, dataDir, command: 'up', settings, relay, filesPort: 0, logLevel: 'silent' } as const
   ;[server, , issuer] = await Promise.all([startServer(options), install(installed), startOidcIssuer()])
   const pin = { address: issuer.address, ca: issuer.ca }
   new TrustStore(userPlaces({ HOME: home }).trust).change(() => [{ root: parseRoot(`oidc:${issuer.issuer}`, { pin }) }])

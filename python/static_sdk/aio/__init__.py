@@ -20,15 +20,18 @@ was not encrypted yet is no longer sent, and a message that has not been returne
 from .asks import Ask
 from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
+from .files import Envelope, ReceivedFile
 from .manager import StaticChannelManager
 
 __all__ = [
     "Ask",
     "Channel",
+    "Envelope",
     "JoinOffer",
     "Listening",
     "PoisonMessages",
     "Reading",
+    "ReceivedFile",
     "StaticChannelManager",
     "StaticClient",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Dict, List, Literal, Optional
 
 from .._options import Request, Require, Show
-from .._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, limit, payload_bytes
+from .._values import Arrival, IssuedInvite, Payload, limit, payload_bytes
+from .files import Envelope, envelope_of
 from ..errors import StaticError
 from ..manager import MOST_AT_ONCE
 from ._connection import Connection

@@ -12,6 +12,7 @@ import type { SendOptions } from '../public/options/channel-options.ts'
 import type { Answer } from '../public/envelope.ts'
 import { AskCalls, plainAnswer } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
+import { FileCalls } from './file-calls.ts'
 import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
 import type { Call, CallResult, ChannelRef, DriverOptions, Notice, Tell } from './pipe-protocol.ts'
@@ -39,6 +40,7 @@ export class Driver {
   readonly #offers = new HeldOffers<JoinOffer>()
   readonly #pending = new PendingCalls()
   readonly #askCalls: AskCalls
+  readonly #fileCalls: FileCalls
   readonly #minting: Minting
   #connecting: Promise<unknown> | undefined
   #isClosed = false
@@ -49,6 +51,7 @@ export class Driver {
   constructor(tell: Tell) {
     this.#tell = tell
     this.#askCalls = new AskCalls(tell)
+    this.#fileCalls = new FileCalls(tell, this.#pending)
     this.#minting = new Minting(tell)
   }
 
@@ -151,6 +154,15 @@ export class Driver {
       case 'cancelAsk':
       case 'answer':
         return this.#askCalls.answer((on) => this.#held(on).channel, call, bytes)
+      case 'sendFile':
+      case 'files':
+      case 'saveFile':
+      case 'dropFile':
+      case 'deleteFile':
+      case 'readFile':
+      case 'nextBytes':
+      case 'leaveFile':
+        return await this.#fileCalls.answer(({ on }) => this.#held(on).channel, call)
       case 'events':
         return { result: this.#listen(this.#open().events()) }
       case 'joins':

@@ -5,6 +5,7 @@
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import type { ProofOption } from '../account/trust/desk.ts'
 import type { AddOptions } from '../public/options/channel-options.ts'
+import type { SendFileOptions } from '../public/options/file-options.ts'
 import type { InviteOptions, ShowOptions } from '../public/options/invite-options.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { Environment } from '../account/places.ts'
@@ -128,6 +129,22 @@ export type AskCall =
   /** An answer to another member's request. Bytes: the payload. The result is whether the asker wants more. */
   | { readonly do: 'answer'; readonly token: number }
 
+/** Calls about files. `index` is that of the file's message; paths are absolute. */
+export type FileCall =
+  /** Answered when the relay has stored the message. Events: `progress`. */
+  | ({ readonly do: 'sendFile'; readonly on: ChannelRef; readonly path: string } & Pick<
+      SendFileOptions,
+      'name' | 'type' | 'text'
+    >)
+  | { readonly do: 'files'; readonly on: ChannelRef }
+  /** Events: `progress`. The result is the path. */
+  | { readonly do: 'saveFile'; readonly on: ChannelRef; readonly index: number; readonly path: string }
+  | { readonly do: 'dropFile'; readonly on: ChannelRef; readonly index: number }
+  | { readonly do: 'deleteFile'; readonly on: ChannelRef; readonly file: string }
+  /** The result is a number for `nextBytes`, whose result is whether the file has ended, and for `leaveFile`. */
+  | { readonly do: 'readFile'; readonly on: ChannelRef; readonly index: number }
+  | { readonly do: 'nextBytes' | 'leaveFile'; readonly on: ChannelRef; readonly reading: number }
+
 /** How an invite can be used. */
 type InviteTerms = Required<Omit<InviteOptions, 'require'>> & Pick<InviteOptions, 'require'>
 
@@ -141,7 +158,7 @@ export type InviteCall =
   | { readonly do: 'revokeInvite'; readonly token: string }
 
 /** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
-export type Call = ClientCall | ChannelCall | PoisonCall | AskCall | InviteCall
+export type Call = ClientCall | ChannelCall | PoisonCall | AskCall | FileCall | InviteCall
 
 /** The result of a call. */
 export interface CallResult {
@@ -178,7 +195,7 @@ export type Notice =
   /** The token for an audience, or why the program has none. */
   | { readonly do: 'minted'; readonly token: number; readonly jwt?: string; readonly error?: string }
   /**
-   * Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `reached`, `catchUp`, `handle` or `serve`, which is
+   * Ends the wait of a pending `send`, `sendFile`, `saveFile`, `sendTo`, `waitForMember`, `reached`, `catchUp`, `handle` or `serve`, which is
    * still answered.
    */
   | { readonly do: 'cancel'; readonly call: number }
@@ -208,8 +225,18 @@ export interface ReceivedFields {
   readonly time: number
 }
 
+/** A file of another member. */
+export interface PlainFile {
+  readonly id: string
+  readonly name: string
+  readonly safeName: string
+  readonly type: string
+  readonly size: number
+}
+
 /** A message without its payload; `token` settles it. */
 export interface MessageFields extends ReceivedFields {
+  readonly file?: PlainFile
   readonly on: number
   readonly token: number
   readonly redelivered: boolean
@@ -231,6 +258,8 @@ export type DriverMessage =
       readonly deadline: number
       readonly redelivered: boolean
     })
+  /** How far a `sendFile` or `saveFile` call is. */
+  | { readonly event: 'progress'; readonly call: number; readonly bytes: number; readonly size: number }
   /** The asker wants no more answers to a request. */
   | { readonly event: 'cancelled'; readonly call: number; readonly token: number }
   /** A requested payload will not come. */

@@ -8,6 +8,7 @@ import type { Channel } from '../public/channel.ts'
 import type { HandleOptions } from '../channel/receiving/handling.ts'
 import type { Envelope } from '../public/envelope.ts'
 import type { MessageFields, PlainError, Tell } from './pipe-protocol.ts'
+import { plainFile } from './file-calls.ts'
 import { plainError, plainMember } from './plain.ts'
 
 /** Read-ahead and handling of one channel. */
@@ -119,7 +120,7 @@ export class Reading {
   }
 
   #fieldsOf(envelope: Envelope, token: number): MessageFields {
-    const { sender, messageId, index, epoch, time, redelivered } = envelope
+    const { sender, messageId, index, epoch, time, redelivered, file } = envelope
     return {
       on: this.#on,
       token,
@@ -129,6 +130,7 @@ export class Reading {
       epoch,
       time: time.getTime(),
       redelivered,
+      ...(file && { file: plainFile(file) }),
     }
   }
 }

@@ -71,6 +71,6 @@ export function contentBytes(plaintextBytes: number, headBytes: number): number 
   throw StaticError.of(
     'too_large',
     `The message is ${plaintextBytes} bytes before encryption, which is more than the largest bucket holds. ` +
-      'Send large data out of band and only its key through the channel.',
+      'Send what is larger as a file (`sendFile`).',
   )
 }
