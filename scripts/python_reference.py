@@ -37,13 +37,24 @@ A duration is in seconds, and a `datetime` is in UTC. Where bytes are sent, `Pay
 """
 
 #: The classes with methods, then those that only hold values.
-MAIN = ("StaticClient", "StaticChannelManager", "Channel", "Reading", "Ask", "Listening", "PoisonMessages", "JoinOffer")
+MAIN = (
+    "StaticClient",
+    "StaticChannelManager",
+    "Channel",
+    "Reading",
+    "ReceivedFile",
+    "Ask",
+    "Listening",
+    "PoisonMessages",
+    "JoinOffer",
+)
 VALUES = (
     "Envelope",
     "Answer",
     "ChannelRequest",
     "ChannelMember",
     "SentMessage",
+    "SentFile",
     "ListedMember",
     "MemberProof",
     "Ownership",

@@ -55,9 +55,10 @@ before(async () => {
   const settings = { ...QUICK, quota: { free: null } }
   // The tests add members faster than any real user.
   const relay = {
+    filesPort: 0,
     settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
   }
-  const options = { workspace, dataDir, command: 'up', settings, relay, filesPort: 0, logLevel: 'silent' } as const
+  const options = { workspace, dataDir, command: 'up', settings, relay, logLevel: 'silent' } as const
   ;[server, , issuer] = await Promise.all([startServer(options), install(installed), startOidcIssuer()])
   const pin = { address: issuer.address, ca: issuer.ca }
   new TrustStore(userPlaces({ HOME: home }).trust).change(() => [{ root: parseRoot(`oidc:${issuer.issuer}`, { pin }) }])

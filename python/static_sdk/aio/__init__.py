@@ -20,13 +20,12 @@ was not encrypted yet is no longer sent, and a message that has not been returne
 from .asks import Ask
 from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
-from .files import Envelope, ReceivedFile
+from .files import ReceivedFile
 from .manager import StaticChannelManager
 
 __all__ = [
     "Ask",
     "Channel",
-    "Envelope",
     "JoinOffer",
     "Listening",
     "PoisonMessages",

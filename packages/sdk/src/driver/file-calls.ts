@@ -24,7 +24,9 @@ export class FileCalls {
       case 'sendFile': {
         const channel = channelOf(call)
         const about = { ...given(call, 'name', 'type', 'text'), progress: this.#progressOf(call.id) }
-        return { result: await this.#pending.run(call, ({ signal }) => channel.sendFile(call.path, { ...about, signal })) }
+        return {
+          result: await this.#pending.run(call, ({ signal }) => channel.sendFile(call.path, { ...about, signal })),
+        }
       }
       case 'files':
         return { result: channelOf(call).files().map(listedFile) }
