@@ -12,10 +12,10 @@ import type { SendOptions } from '../public/options/channel-options.ts'
 import type { Answer } from '../public/envelope.ts'
 import { AskCalls, plainAnswer } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
-import { FileCalls } from './file-calls.ts'
+import { FileCalls, isFileCall } from './file-calls.ts'
 import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
-import type { Call, CallResult, ChannelRef, DriverOptions, Notice, Tell } from './pipe-protocol.ts'
+import type { Call, CallResult, ChannelRef, DriverOptions, FileCall, Notice, Tell } from './pipe-protocol.ts'
 import { Minting } from './minting.ts'
 import { PendingCalls } from './pending-calls.ts'
 import type { PipeFrame } from './pipe-frame.ts'
@@ -60,7 +60,10 @@ export class Driver {
     const message = header as (Call & { readonly id: number }) | Notice
     if (!('id' in message)) return this.#handleNotice(message)
     const { id } = message
-    this.#answer(message, bytes).then(
+    const answered = isFileCall(message)
+      ? this.#fileCalls.answer(({ on }) => this.#held(on).channel, message)
+      : this.#answer(message, bytes)
+    answered.then(
       ({ result, bytes }) => this.#tell({ id, result }, bytes),
       (error: unknown) => this.#tell({ id, error: plainError(error) }),
     )
@@ -105,7 +108,7 @@ export class Driver {
     }
   }
 
-  async #answer(call: Call & { readonly id: number }, bytes: Uint8Array): Promise<CallResult> {
+  async #answer(call: Exclude<Call, FileCall> & { readonly id: number }, bytes: Uint8Array): Promise<CallResult> {
     switch (call.do) {
       case 'connect':
         this.#connecting = this.#connect(call, bytes).finally(() => (this.#connecting = undefined))
@@ -154,15 +157,6 @@ export class Driver {
       case 'cancelAsk':
       case 'answer':
         return this.#askCalls.answer((on) => this.#held(on).channel, call, bytes)
-      case 'sendFile':
-      case 'files':
-      case 'saveFile':
-      case 'dropFile':
-      case 'deleteFile':
-      case 'readFile':
-      case 'nextBytes':
-      case 'leaveFile':
-        return await this.#fileCalls.answer(({ on }) => this.#held(on).channel, call)
       case 'events':
         return { result: this.#listen(this.#open().events()) }
       case 'joins':

@@ -3,8 +3,23 @@ import { StaticError } from '@static/protocol'
 import type { Channel } from '../public/channel.ts'
 import type { ReceivedFile } from '../public/received/received-file.ts'
 import type { PendingCalls } from './pending-calls.ts'
-import type { CallResult, FileCall, PlainFile, Tell } from './pipe-protocol.ts'
+import type { Call, CallResult, FileCall, PlainFile, Tell } from './pipe-protocol.ts'
 import { given, plainMember } from './plain.ts'
+
+const NAMES: { readonly [Name in FileCall['do']]: true } = {
+  sendFile: true,
+  files: true,
+  saveFile: true,
+  dropFile: true,
+  deleteFile: true,
+  readFile: true,
+  nextBytes: true,
+  leaveFile: true,
+}
+
+export function isFileCall(call: Call & { readonly id: number }): call is FileCall & { readonly id: number } {
+  return Object.hasOwn(NAMES, call.do)
+}
 
 /** The files of one program. */
 export class FileCalls {

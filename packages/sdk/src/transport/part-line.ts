@@ -106,16 +106,17 @@ async function exchange(
     ),
   )
   request.end(body)
+  let isAnswered = false
   try {
     const response = await answered
     // From here on the response reports failures, and a request that is still being sent may fail unheard.
+    isAnswered = true
     return await read(response, length, place)
   } catch (cause) {
     request.destroy()
     const failure = tcpFailure({ place, serverName, cause })
-    throw request.reusedSocket && failure instanceof ConnectionError
-      ? new ReusedError('closed', failure.message)
-      : failure
+    const isStale = request.reusedSocket && !isAnswered && failure instanceof ConnectionError
+    throw isStale ? new ReusedError('closed', failure.message) : failure
   } finally {
     clearTimeout(late)
   }

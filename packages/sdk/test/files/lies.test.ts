@@ -5,12 +5,12 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { ConnectionError } from '@static/node/connection-error'
-import { fromHex } from '@static/protocol'
+import { fromHex, toHex } from '@static/protocol'
 import type { AgentStore, PartLine, PartReply, PartRequest } from '../../src/ports/index.ts'
 import { fileKey, openPart, sealPart } from '../../src/files/file-parts.ts'
 import type { ReceivedFile } from '../../src/public/received/received-file.ts'
 import { code, NAME, takeEnvelope, TestSystem } from '../support/test-system.ts'
-import { directoryFor, KIB, MIB } from './support.ts'
+import { directoryFor, hashOf, KIB, MIB } from './support.ts'
 
 type Get = (request: PartRequest, length: number) => Promise<PartReply>
 
@@ -19,6 +19,7 @@ class Between implements PartLine {
   line: PartLine | undefined
   readonly gets: number[] = []
   readonly puts: number[] = []
+  sending: (bytes: Uint8Array) => void = () => {}
   get_: (get: Get, request: PartRequest, length: number) => Promise<PartReply> = (get, ...asked) => get(...asked)
   put_: (put: () => Promise<PartReply>, request: PartRequest) => Promise<PartReply> = (put) => put()
 
@@ -29,6 +30,7 @@ class Between implements PartLine {
 
   async put(request: PartRequest, bytes: Uint8Array<ArrayBuffer>): Promise<PartReply> {
     this.puts.push(partOf(request))
+    this.sending(bytes)
     return await this.put_(() => this.line!.put(request, bytes), request)
   }
 
@@ -66,6 +68,19 @@ interface Scene {
   readonly senderLine: Between
 }
 
+/** Tells what a store has written, once it is on disk. */
+function watched(real: AgentStore, seen: (changes: Parameters<AgentStore['write']>[0]) => void): AgentStore {
+  return new Proxy(real, {
+    get: (target, name) => {
+      if (name !== 'write') return Reflect.get(target, name).bind(target) as unknown
+      return (changes: Parameters<AgentStore['write']>[0]) => {
+        target.write(changes)
+        seen(changes)
+      }
+    },
+  })
+}
+
 async function sceneFor(t: TestContext, size = 2 * MIB + 9): Promise<Scene> {
   const world = await TestSystem.start(t, 'quic', { files: true })
   const directory = directoryFor(t)
@@ -76,18 +91,21 @@ async function sceneFor(t: TestContext, size = 2 * MIB + 9): Promise<Scene> {
       return { ...files, line: between } as never
     },
   })
-  const alice = await world.agent('alice', wrapped(senderLine))
+  const logged = new Set<string>()
+  const alice = await world.agent('alice', {
+    ...wrapped(senderLine),
+    store: (real) =>
+      watched(real, (changes) => {
+        for (const change of changes) if (change.type === 'putUploadPart') logged.add(toHex(change.part.digest))
+      }),
+  })
+  // Nothing leaves before its nonce and its hash are on disk.
+  senderLine.sending = (bytes) => assert.ok(logged.has(hashOf(bytes)))
   const secrets: Uint8Array[] = []
   const store = (real: AgentStore): AgentStore =>
-    new Proxy(real, {
-      get: (target, name) => {
-        if (name !== 'write') return Reflect.get(target, name).bind(target) as unknown
-        return (changes: Parameters<AgentStore['write']>[0]) => {
-          for (const change of changes)
-            if (change.type === 'putFile' && !change.record.isDone) secrets.push(change.record.secret)
-          target.write(changes)
-        }
-      },
+    watched(real, (changes) => {
+      for (const change of changes)
+        if (change.type === 'putFile' && !change.record.isDone) secrets.push(change.record.secret)
     })
   const bob = await world.agent('bob', { ...wrapped(line), store })
   const [a, b] = await world.channel(alice, [bob])
