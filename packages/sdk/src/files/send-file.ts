@@ -228,6 +228,8 @@ class SourceParts implements SealedFile {
   readonly #source: OpenedSource
   readonly #key: BulkKey
   readonly #logged: ReadonlyMap<number, UploadPart>
+  /** Plaintexts that are not in use: a new one for each part would be much garbage. */
+  readonly #buffers: Uint8Array<ArrayBuffer>[] = []
 
   constructor(sending: Sending, source: OpenedSource, upload: UploadRecord, key: BulkKey) {
     this.facts = upload
@@ -238,11 +240,20 @@ class SourceParts implements SealedFile {
   }
 
   async part(part: number): Promise<PartToSend> {
+    const buffer = this.#buffers.pop() ?? new Uint8Array(plainBytesOf(this.facts.size, 0))
+    try {
+      return await this.#part(part, buffer.subarray(0, plainBytesOf(this.facts.size, part)))
+    } finally {
+      this.#buffers.push(buffer)
+    }
+  }
+
+  async #part(part: number, plaintext: Uint8Array<ArrayBuffer>): Promise<PartToSend> {
     const { size, fileId } = this.facts
-    const plaintext = new Uint8Array(plainBytesOf(size, part))
     const content = contentBytesOf(size, part)
     const read = await this.#source.read(plaintext.subarray(0, content), part * FILE_PART_BYTES)
     if (read !== content) throw changed('it is shorter than before')
+    plaintext.fill(0, content)
     const logged = this.#logged.get(part)
     if (logged) {
       const sealed = await sealPart(this.#key, part, Uint8Array.from(logged.nonce), plaintext)
