@@ -83,11 +83,13 @@ export class JoinRequests {
       const box = sealRequest(join.keys, placeOf(record), record)
       return void (await this.#request(join, info, box, dueMs))
     }
+    // While the relay looks for the key.
+    const making = record.show === undefined ? undefined : this.#proofFor(join)
     join.boxKey ??= await this.#boxKeyFor(join, info, dueMs)
     if (!join.boxKey) return
-    const proving = { keys: join.keys, place: placeOf(record), agentId: fromHex(context.agentId) }
-    const proof = await this.#proofFor(join)
+    const proof = await (making ?? this.#proofFor(join))
     if (!proof) return
+    const proving = { keys: join.keys, place: placeOf(record), agentId: fromHex(context.agentId) }
     const box = await sealProvingRequest(context.engine, proving, join.boxKey, { ...record, proof })
     // Otherwise another step asks, in the session or with the request that there is now.
     if (info === this.#info && join.record.nonce === record.nonce && mayAsk()) {
@@ -136,6 +138,8 @@ export class JoinRequests {
       return await proofs.make(show, { channelId, ownerId, publicKey: key.publicKey, place: sha256(keyPackage) })
     } catch (error) {
       const reason = StaticError.from(error)
+      // The relay has refused the invite meanwhile.
+      if (isOver(this.#open.stateOf(join))) return undefined
       if (reason.retryable) {
         this.#agent.context.emit({ type: 'throttled', channel: record.name, error: reason, waitMs: AGAIN_MS })
         this.#then.stepLater(join, AGAIN_MS)
