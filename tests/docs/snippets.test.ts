@@ -27,6 +27,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/a2a-binding.md#Use it ts 1': 'packages/a2a/test/binding.test.ts does the same',
   'docs/a2a-binding.md#Use it python 1': 'python/tests/test_a2a.py does the same',
   'docs/a2a-binding.md#Calls json 1': 'a message, not a command',
+  'docs/07-several-nodes.md#What talks to what sh 1': 'needs an object store; `npm run proof -- files` has one',
   'docs/07-several-nodes.md#From one machine to many sh 1': 'tests/e2e/copy.test.ts copies such files',
   ...Object.fromEntries(
     ['PostgreSQL sh 1', 'PostgreSQL sh 2', 'PostgreSQL sh 3', 'PostgreSQL text 1', 'PostgreSQL sh 4', 'PostgreSQL sh 5']

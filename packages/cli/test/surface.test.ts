@@ -10,6 +10,12 @@ import { makeProgram } from '../src/program.ts'
 const METHODS: Readonly<Record<string, `static ${string}` | { readonly why: string }>> = {
   'Channel.send': 'static channel send',
   'Channel.sendJson': { why: '`send` takes JSON as any other text' },
+  'Channel.sendFile': 'static channel send',
+  'Channel.files': 'static channel files list',
+  'Channel.deleteFile': 'static channel files drop',
+  'ReceivedFile.save': 'static channel files save',
+  'ReceivedFile.stream': { why: 'a command saves a file, which any program can read' },
+  'ReceivedFile.drop': 'static channel files drop',
   'Channel.messages': 'static channel listen',
   'Channel.envelopes': 'static channel listen',
   'Channel.handle': 'static channel listen',
@@ -77,7 +83,7 @@ const METHODS: Readonly<Record<string, `static ${string}` | { readonly why: stri
 /** The methods in the reference, which is generated from the declarations and checked with them. */
 function publicMethods(): string[] {
   const reference = readFileSync(join(import.meta.dirname, '../../../docs/reference/typescript.md'), 'utf8')
-  const methods = reference.matchAll(/^#### ((?:Channel|StaticClient|StaticChannelManager)\.\w+)$/gm)
+  const methods = reference.matchAll(/^#### ((?:Channel|StaticClient|StaticChannelManager|ReceivedFile)\.\w+)$/gm)
   const [, poison = ''] = /^### PoisonMessages$([^#]*)/m.exec(reference) ?? []
   const fields = poison.matchAll(/^\| `(\w+)\(/gm)
   return [

@@ -384,6 +384,11 @@ export const ACTIONS = {
     cancelTransfer(manager, id)
   },
 
+  /** Deletes a file for all members that have not saved it. */
+  async deleteFile(manager: StaticChannelManager, name: string, id: string): Promise<void> {
+    await manager.client.channel(name).deleteFile(id)
+  },
+
   async dropFile(manager: StaticChannelManager, name: string, index: number): Promise<void> {
     await dropFile(manager, name, index)
   },

@@ -16,9 +16,11 @@ interface SaveFlags extends AgentFlags {
 }
 
 interface DropFlags extends AgentFlags {
+  readonly everyone?: boolean
   readonly yes?: boolean
 }
 
+const FILE_ID = /^[0-9a-f]{32}$/
 const ID = /^[0-9a-f]{32}(@[1-9]\d*)?$/
 
 export function filesCommand(): Command {
@@ -94,14 +96,32 @@ function dropCommand(): Command {
       .description('drop files: this agent does not want them')
       .addArgument(channelArgument())
       .addArgument(fileArgument())
+      .option('--everyone', 'delete files for all members: those that this agent has sent or, as the owner, any; by id')
       .option('--yes', 'skip the confirmation prompt'),
   )
-    .addHelpText('after', examples('static channel files drop acme/support/routing report.pdf'))
+    .addHelpText(
+      'after',
+      examples(
+        'static channel files drop acme/support/routing report.pdf',
+        'static channel files drop acme/support/routing 019c7f1e2a40b3d5c8e6f71a2b9d4c50 --everyone',
+      ),
+    )
     .action(async (name: string, words: readonly string[], flags: DropFlags) => {
       const what = words.length === 1 ? '1 file' : `${words.length} files`
-      if (!flags.yes) await confirm(`${what} of ${name} can no longer be saved by this agent. Continue?`)
+      const who = flags.everyone ? 'anyone who has not' : 'this agent'
+      if (!flags.yes) await confirm(`${what} of ${name} can no longer be saved by ${who}. Continue?`)
       const dropped = await withAgent(flags, { share: false }, async (agent) => {
-        const files = words.length === 0 ? [] : await agent.call('files', name)
+        if (flags.everyone) {
+          const wrong = words.find((word) => !FILE_ID.test(word))
+          if (wrong !== undefined)
+            throw StaticError.of(
+              'invalid_request',
+              `--everyone takes ids, not ${JSON.stringify(printable(wrong))}. \`send --file\` has printed them.`,
+            )
+          for (const id of words) await withProgress('Deleting', agent.call('deleteFile', name, id))
+          return words
+        }
+        const files = await agent.call('files', name)
         const found = words.map((word) => find(files, word))
         for (const { index } of found) await withProgress('Dropping', agent.call('dropFile', name, index))
         return found.map(({ id }) => id)
