@@ -9,7 +9,7 @@
  */
 import { type BulkKey, bulkKey, decryptBulk, encryptBulk, hkdfSha256, sha256Bulk } from '#platform/crypto'
 import { FILE_PART_BYTES, FILE_PART_OVERHEAD, HASH_BYTES, paddedFileBytes, StaticError } from '@static/protocol'
-import { concat, isZero, same, utf8, writeUint32 } from '../platform/bytes.ts'
+import { concat, isZero, release, same, utf8, writeUint32 } from '../platform/bytes.ts'
 import type { FileFacts } from './file-frame.ts'
 
 export const PART_NONCE_BYTES = 12
@@ -57,7 +57,9 @@ export async function sealPart(
   nonce: Uint8Array<ArrayBuffer>,
   plaintext: Uint8Array<ArrayBuffer>,
 ): Promise<SealedPart> {
-  const bytes = concat(nonce, await encryptBulk(key, nonce, dataOf(part), plaintext))
+  const sealed = await encryptBulk(key, nonce, dataOf(part), plaintext)
+  const bytes = concat(nonce, sealed)
+  release(sealed)
   return { bytes, digest: await sha256Bulk(bytes) }
 }
 
@@ -82,8 +84,8 @@ export async function openPart(
   size: number,
   part: number,
   bytes: Uint8Array<ArrayBuffer>,
-): Promise<Uint8Array> {
-  let plaintext: Uint8Array
+): Promise<Uint8Array<ArrayBuffer>> {
+  let plaintext: Uint8Array<ArrayBuffer>
   try {
     const nonce = bytes.subarray(0, PART_NONCE_BYTES)
     plaintext = await decryptBulk(key, nonce, dataOf(part), bytes.subarray(PART_NONCE_BYTES))

@@ -6,6 +6,7 @@ import { FILE_PART_BYTES, message, StaticError } from '@static/protocol'
 import { FileStatusRequestSchema } from '@static/protocol/relay'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { FileDisk, FileRecord, OpenedTarget } from '../ports/index.ts'
+import { release } from '../platform/bytes.ts'
 import { partsOfFile } from './file-frame.ts'
 import { fileKey, isSigned, openPart, sealedBytesOf } from './file-parts.ts'
 import { type AgentFiles, allowedFiles } from './agent-files.ts'
@@ -109,7 +110,9 @@ async function save(
       for await (const { bytes, at } of fetched(receiving, saved, signal)) {
         await target.write(bytes, at)
         saved++
-        progress(Math.min(at + bytes.length, size), size)
+        const done = Math.min(at + bytes.length, size)
+        release(bytes)
+        progress(done, size)
         if (saved % PARTS_A_MARK === 0) await mark(receiving, target, saved)
       }
       signal.throwIfAborted()
@@ -156,7 +159,7 @@ async function mark({ channel, index }: Receiving, target: OpenedTarget, savedPa
 
 /** Some bytes of a file, and where they begin. */
 interface FetchedBytes {
-  readonly bytes: Uint8Array
+  readonly bytes: Uint8Array<ArrayBuffer>
   readonly at: number
 }
 
@@ -174,12 +177,15 @@ async function* fetched(
   const line = new PartTransfer(agent, files, channel, { fileId: record.fileId, token, signal })
   const key = await fileKey(channel.channelId, record)
   const digests = channel.files.digests(index)
-  const fetchOne = async (part: number): Promise<Uint8Array> =>
+  const fetchOne = async (part: number): Promise<Uint8Array<ArrayBuffer>> =>
     await files.places.with(async () => {
       signal.throwIfAborted()
-      return await openPart(key, record.size, part, await fetchSigned(line, record, part, digests))
+      const sealed = await fetchSigned(line, record, part, digests)
+      const bytes = await openPart(key, record.size, part, sealed)
+      release(sealed)
+      return bytes
     })
-  const ahead: Promise<Uint8Array>[] = []
+  const ahead: Promise<Uint8Array<ArrayBuffer>>[] = []
   const count = partsOfFile(record.size)
   try {
     for (let [next, part] = [from, from]; part < count; part++) {
@@ -207,6 +213,7 @@ async function fetchSigned(
   for (let tries = 1; ; tries++) {
     const bytes = await line.get(part, sealedBytesOf(size, part))
     if (await isSigned(bytes, part, digests)) return bytes
+    release(bytes)
     if (tries === MOST_TRIES) {
       const text = `The relay gave other bytes for part ${part} than its sender has signed, twice. Nothing of them was used.`
       throw StaticError.of('file_corrupt', text)

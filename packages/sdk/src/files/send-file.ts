@@ -28,7 +28,7 @@ import { BeginFileRequestSchema, type FileState } from '@static/protocol/relay'
 import type { AgentChannel } from '../channel/channel.ts'
 import { newMessageId } from '../channel/sending/message-id.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
-import { same } from '../platform/bytes.ts'
+import { release, same } from '../platform/bytes.ts'
 import type { OpenedSource, Spool, UploadPart, UploadRecord } from '../ports/index.ts'
 import { encodeFile, FILE_SECRET_BYTES, type FileFacts, partsOfFile } from './file-frame.ts'
 import {
@@ -279,7 +279,7 @@ class SpoolFilling {
   readonly #key: BulkKey
   readonly #spool: Spool
   readonly #digests: Uint8Array[] = []
-  #plaintext = new Uint8Array(FILE_PART_BYTES)
+  readonly #plaintext = new Uint8Array(FILE_PART_BYTES)
   #filled = 0
   #size = 0
 
@@ -312,8 +312,9 @@ class SpoolFilling {
     const nonce = Uint8Array.from(this.#agent.context.random(PART_NONCE_BYTES))
     const sealed = await sealPart(this.#key, this.#digests.length, nonce, this.#plaintext.subarray(0, length))
     await this.#spool.append(sealed.bytes)
+    release(sealed.bytes)
     this.#digests.push(sealed.digest)
-    this.#plaintext = new Uint8Array(FILE_PART_BYTES)
+    this.#plaintext.fill(0)
     this.#filled = 0
   }
 }
@@ -393,6 +394,7 @@ async function sendParts(sending: Sending, file: SealedFile, { state, token }: R
         digests.set(digest, at * HASH_BYTES)
         // A part without a nonce on disk was never sent, whatever the relay says.
         if (!(wasLogged && isStored(state, at))) await line.put(at, bytes)
+        release(bytes)
       })
       sent += contentBytesOf(size, at)
       about.progress(sent, size)

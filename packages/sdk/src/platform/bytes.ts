@@ -53,6 +53,14 @@ export function isZero(bytes: Uint8Array): boolean {
   return true
 }
 
+/**
+ * Frees the memory of a long array now, and not at some garbage collection. It has no bytes afterwards, nor has any
+ * other array on the same memory.
+ */
+export function release({ buffer }: Uint8Array<ArrayBuffer>): void {
+  buffer.transfer(0)
+}
+
 export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }

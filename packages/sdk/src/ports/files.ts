@@ -31,7 +31,7 @@ export type PartReply =
 /** Connections to the relay's port of files. */
 export interface PartLine {
   /**
-   * Stores a part.
+   * Stores a part. Reads nothing of it once it has returned.
    *
    * @throws {StaticError} `connection_error`; the reason of the signal if it is aborted
    */

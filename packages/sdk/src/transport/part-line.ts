@@ -2,7 +2,7 @@
  * Connections to the relay's port of files (SPEC.md, 3.12): HTTP/1.1 over TLS 1.3, verified like those of a session. A
  * part is one request. Nothing that the server says can make the agent keep more than that part.
  */
-import type { IncomingMessage } from 'node:http'
+import type { ClientRequest, IncomingMessage } from 'node:http'
 import { Agent, request as requestHttps, type RequestOptions } from 'node:https'
 import { isIP } from 'node:net'
 import { ConnectionError } from '@static/node/connection-error'
@@ -111,7 +111,13 @@ async function exchange(
     const response = await answered
     // From here on the response reports failures, and a request that is still being sent may fail unheard.
     isAnswered = true
-    return await read(response, length, place)
+    const reply = await read(response, length, place)
+    // The caller may use the memory again. An honest server answers once it has the part.
+    if (body !== undefined && !request.writableFinished) {
+      if (reply.type === 'done') await finished(request)
+      else request.destroy()
+    }
+    return reply
   } catch (cause) {
     request.destroy()
     const failure = tcpFailure({ place, serverName, cause })
@@ -120,6 +126,15 @@ async function exchange(
   } finally {
     clearTimeout(late)
   }
+}
+
+/** Waits until a request has been handed to the system. */
+async function finished(request: ClientRequest): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  request.once('finish', resolve)
+  request.once('error', reject)
+  request.once('close', () => reject(new ConnectionError('closed', 'The server ended the connection.')))
+  await promise
 }
 
 async function read(response: IncomingMessage, length: number, place: string): Promise<PartReply> {
