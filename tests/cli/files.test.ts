@@ -107,13 +107,13 @@ void test('a file is sent and saved by path, through the process that has the ag
     `static channel files save ${CHANNEL} report.pdf --as bob --to report.pdf`,
     /report\.pdf exists|already exists|is taken/,
   )
-  assert.equal(await ok(`static channel files drop ${CHANNEL} report.pdf --as bob --yes`), 'Dropped 1 file.\n')
-  assert.match((await ann.shell(`static channel files list ${CHANNEL} --as bob`)).stderr, /there is no file to save/)
   const drop = `static channel files drop ${CHANNEL} --yes --everyone`
   await fails(`${drop} report.pdf --as alice`, /--everyone takes ids, not "report\.pdf"/)
   const other = String(json['file_id'])
   assert.equal((await ann.shell(`${drop} ${other} --as bob`)).code, 3)
   assert.equal(await ok(`${drop} ${other} --as alice`), 'Dropped 1 file.\n')
+  assert.equal(await ok(`static channel files drop ${CHANNEL} report.pdf --as bob --yes`), 'Dropped 1 file.\n')
+  assert.match((await ann.shell(`static channel files list ${CHANNEL} --as bob`)).stderr, /there is no file to save/)
 })
 
 void test('what cannot be sent is refused in one sentence, before anything is sent', async () => {
