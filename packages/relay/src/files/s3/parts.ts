@@ -16,24 +16,29 @@ import { type ListedPage, readPage } from './listing.ts'
 const KEY = /^[0-9a-f]{32}$/
 /** An object store that passes no byte for so long is given up. */
 const STALL_MS = 60_000
+/** At the start, nobody waits longer: the server may be there later. */
+const CHECK_MS = 5000
 /** Requests at a time, to delete the parts of a file. */
 const DELETIONS = 8
 
 export class S3Parts implements Parts {
   readonly #client: S3Client
+  readonly #access: S3Access
   readonly #prefix: string
   readonly #spool: string
 
   constructor(access: S3Access, stallMs: number = STALL_MS, pausesMs?: readonly number[]) {
     this.#client = new S3Client(access, stallMs, pausesMs)
+    this.#access = access
     this.#prefix = access.prefix === '' ? '' : `${access.prefix}/`
     this.#spool = access.spool
   }
 
   /** Throws `invalid_request` if the bucket is not there or refuses the keys; anything else may recover. */
   async check(): Promise<void> {
+    const once = new S3Client(this.#access, CHECK_MS, [])
     try {
-      await this.#page({ 'max-keys': '1' })
+      await once.text({ method: 'GET', name: '', query: { 'list-type': '2', 'max-keys': '1' } })
     } catch (error) {
       if (!(error instanceof S3Refusal) || error.status >= 500 || error.status === 429) throw error
       const advice = 'Check the bucket, the region and the keys in the environment.'
