@@ -67,14 +67,14 @@ export abstract class ReceivedMessage {
 /** A received payload with its metadata. */
 export class Envelope extends ReceivedMessage {
   readonly payload: Uint8Array
+  /** The file that the message sends; undefined for other messages. The payload is the text beside it. */
+  readonly file: ReceivedFile | undefined
   /**
    * True if the message may have been delivered before without being settled; false means that it was not. After a
    * crash, it is also true for up to 256 messages that the program has never seen, because deliveries are not written
    * to disk one by one. After an orderly close it is exact.
    */
   readonly redelivered: boolean
-  /** The file that the message sends; undefined for other messages. The payload is the text beside it. */
-  readonly file: ReceivedFile | undefined
   readonly #entry: InboxEntry
   readonly #inbox: Inbox
 
