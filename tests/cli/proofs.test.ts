@@ -1,6 +1,7 @@
 /** Two companies on one machine: one says which agents its domain runs, the other decides what it believes. */
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs'
+import { generateKeyPairSync } from 'node:crypto'
+import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
@@ -118,6 +119,18 @@ test('a stranger trusts the domain, and decides about keys that were all replace
     initech,
     `static trust add oidc:https://idp.example --as buyer --address ${oidc.address} --ca ${oidc.caFile}`,
   )
+  // As SPIRE writes it: only keys for JWTs count.
+  const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const jwk = publicKey.export({ format: 'jwk' })
+  const bundle = {
+    keys: [
+      { ...jwk, kid: 'one', use: 'jwt-svid' },
+      { ...jwk, kid: 'two', use: 'x509-svid' },
+    ],
+  }
+  writeFileSync(join(initech.home, 'bundle.json'), JSON.stringify(bundle))
+  const trusted = await json<{ keys: string[] }>(initech, 'static trust add spiffe:acme.example --bundle bundle.json')
+  assert.equal(trusted.keys.length, 1)
   const listed = await json<{ roots: { root: string; agents: string[] | null; problem: string | null }[] }>(
     initech,
     'static trust list',
@@ -127,6 +140,7 @@ test('a stranger trusts the domain, and decides about keys that were all replace
     [
       ['acme.example', null, null],
       ['oidc:https://idp.example', ['buyer'], null],
+      ['spiffe:acme.example', null, null],
     ],
   )
   assert.match(await output(initech, 'static trust accept-keys acme.example'), /There is nothing to accept/)
@@ -147,7 +161,7 @@ test('a stranger trusts the domain, and decides about keys that were all replace
   assert.ok(accepted.changed && accepted.keys[0] !== keys[0])
   assert.match(await failure(initech, 'static trust remove oidc:https://idp.example --as other'), /not by other alone/)
   await output(initech, 'static trust remove oidc:https://idp.example --as buyer')
-  await output(initech, 'static trust remove acme.example')
+  for (const root of ['spiffe:acme.example', 'acme.example']) await output(initech, `static trust remove ${root}`)
   assert.match(await failure(initech, 'static trust remove acme.example'), /is not trusted\. Nothing is\./)
 })
 

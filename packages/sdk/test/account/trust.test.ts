@@ -23,6 +23,7 @@ import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
 import { type IssuerWeb, startIssuerWeb } from '@static/testkit/issuers/web'
 import { DOMAIN_PATH, fetchKeys } from '../../src/account/trust/fetch-keys.ts'
 import { fetchHttpsFile } from '../../src/account/trust/https-file.ts'
+import { openProofDesk } from '../../src/account/trust/desk.ts'
 import { DomainStore, domainsIn } from '../../src/account/trust/domain-store.ts'
 import { openChecker } from '../../src/account/trust/open-checker.ts'
 import { isProxied, proxyOf } from '../../src/account/trust/proxy.ts'
@@ -418,10 +419,10 @@ test('an agent looks after its statement every hour, and says once that nobody h
   let watch = here
   const later = async (time: number): Promise<void> => {
     now += time
-    await watch.start()
+    await watch.look()
     assert.deepEqual(delays, [3_600_000])
   }
-  await here.start()
+  await here.look()
   holdStatement(agent, await sign(30))
   const first = endOf()
   await later(22 * DAY)
@@ -452,7 +453,7 @@ test('an agent looks after its statement every hour, and says once that nobody h
   // One that is revoked is not renewed where its key is, so somebody has to know.
   holdStatement(agent, await renewable())
   domain.revokeAll(now + 1000)
-  await here.start()
+  await here.look()
   here.stop()
   assert.equal(told.length, 3)
 
@@ -463,6 +464,34 @@ test('an agent looks after its statement every hour, and says once that nobody h
     return jwt
   }
 })
+
+test(
+  'an agent tells its application of a statement that ends, once that can listen',
+  { timeout: 20_000 },
+  async (t) => {
+    const agent = directory('ending')
+    new TrustStore(agent).change(() => [])
+    const domain = new DomainStore(directory('ending-domain'), 'acme.example')
+    domain.init()
+    const signedAt = Date.now() - 0.9 * DAY
+    holdStatement(agent, await domain.sign({ agentId: alice.id, subject: 'deployer' }, 1, signedAt))
+    t.mock.timers.enable({ apis: ['setTimeout'] })
+    const ending = Promise.withResolvers<{ readonly domain: string; readonly until: Date }>()
+    const places = { trust: directory('ending-trust'), domains: directory('elsewhere'), dataDir: agent }
+    const settings = { ...places, identity: 'alice', roots: [], proof: undefined, proxy: undefined, environment: {} }
+    const listener = { changed: () => {}, failed: assert.fail, ending: ending.resolve }
+    const desk = openProofDesk(settings, () => new Uint8Array(64), listener)
+    const early = await Promise.race([
+      ending.promise,
+      new Promise((resolve) => setImmediate(() => resolve('nothing yet'))),
+    ])
+    assert.equal(early, 'nothing yet')
+    t.mock.timers.tick(60_000)
+    const { domain: name, until } = await ending.promise
+    assert.deepEqual([name, until.getTime()], ['acme.example', (Math.floor(signedAt / 1000) + DAY / 1000) * 1000])
+    desk.stop()
+  },
+)
 
 test(
   'a function that gets tokens fails in its own words, and is not waited for forever',

@@ -44,7 +44,7 @@ export function openProofDesk(settings: ProofSettings, sign: Signer, listener: D
     later: unrefTimer,
     ending: ({ domain, expiresAt }) => listener.ending({ domain, until: new Date(expiresAt * MS) }),
   })
-  void watch.start()
+  watch.start()
   return {
     check: (proof, context, unknownSince) => checker.check(proof, context, unknownSince),
     standing: (checked) => checker.standing(checked),

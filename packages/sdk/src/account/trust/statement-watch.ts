@@ -19,6 +19,7 @@ export interface WatchPorts {
   ending(statement: Pick<HeldStatement, 'domain' | 'expiresAt'>): void
 }
 
+const SOON_MS = 60_000
 const HOUR_MS = 3_600_000
 
 export class StatementWatch {
@@ -33,10 +34,14 @@ export class StatementWatch {
     this.#ports = ports
   }
 
-  /** Looks now, and then every hour. Never rejects. */
-  async start(): Promise<void> {
-    this.#cancel?.()
-    this.#cancel = this.#ports.later(HOUR_MS, () => void this.start())
+  /** Looks in a minute, when the application listens, and then every hour. */
+  start(): void {
+    this.#plan(SOON_MS)
+  }
+
+  /** Never rejects. */
+  async look(): Promise<void> {
+    this.#plan(HOUR_MS)
     const { dataDir } = this.#settings
     try {
       // One after the other: each renewal writes the same file.
@@ -49,6 +54,11 @@ export class StatementWatch {
   stop(): void {
     this.#cancel?.()
     this.#cancel = undefined
+  }
+
+  #plan(milliseconds: number): void {
+    this.#cancel?.()
+    this.#cancel = this.#ports.later(milliseconds, () => void this.look())
   }
 
   async #look(held: HeldStatement): Promise<void> {
