@@ -20,6 +20,8 @@ import { type Invite, unlessRefused } from './issued.ts'
 /** How long a member has to show a proof, and how often it is asked. */
 const PATIENCE_MS = 10 * 60_000
 const ASK_AGAIN_MS = 4 * 60_000
+/** How often a member is asked whose issuer may be out of reach for it: it tries until it can show another. */
+const ASK_LAPSED_MS = 3_600_000
 
 /** The rules of `require` as text, one a line: how they are stored. */
 export function rulesText(rules: readonly (string | Rule)[]): string {
@@ -126,13 +128,14 @@ export class Requiring {
       return false
     }
     const mayWait = verdict && wanted.some((rule) => mayCome(verdict, rule))
-    // Showing it again helps only if its issuer has taken another key since.
-    if (mayWait && !('unknownSince' in verdict)) return false
+    const isUnknown = verdict?.state !== 'checked' && verdict?.unknownSince !== undefined
+    // Showing it again helps only if it has ended, or its issuer has taken another key since.
+    if (mayWait && verdict.state !== 'lapsed' && !isUnknown) return false
     // The clock was set back.
     if (since > now) proving.demand(agent, rules)
     if (!mayWait && now - since >= PATIENCE_MS) return true
     const dealing = this.#dealingWith(id, agent)
-    if (Math.abs(now - dealing.asked) >= ASK_AGAIN_MS) {
+    if (Math.abs(now - dealing.asked) >= (mayWait && !isUnknown ? ASK_LAPSED_MS : ASK_AGAIN_MS)) {
       dealing.asked = now
       proving.ask(agent)
     }
@@ -166,10 +169,15 @@ export class Requiring {
   }
 }
 
-/** Whether a proof that this agent could not check, or that has lapsed, is of the issuer that a rule names. */
+/**
+ * Whether a proof that this agent could not check, or that has lapsed, is one that a rule names: by its subject if the
+ * issuer has signed that, otherwise by the issuer that it claims.
+ */
 function mayCome(verdict: Verdict, rule: Rule): boolean {
   if (verdict.state === 'checked' || verdict.state === 'invalid') return false
-  const { claimed } = verdict
+  const { claimed, signed } = verdict
+  // No wait makes another subject of it.
+  if (signed) return satisfies(signed, rule)
   // Not checked yet.
   if (claimed === undefined) return true
   // A claim is shortened.

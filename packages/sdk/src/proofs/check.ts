@@ -14,10 +14,10 @@ import type { OtherProof, Verdict } from './verdict.ts'
 
 export interface Checked {
   readonly verdict: Verdict
-  /** The root that a key was looked for in vain: its issuer may have a new one. */
-  readonly unknownKey?: Root
-  /** For a repository of GitHub: the ids that belong to its names from now on. */
-  readonly ids?: Readonly<Record<string, string>>
+  /** The roots that a key was looked for in vain: their issuer may have a new one. */
+  readonly unknownKeys: readonly Root[]
+  /** For a repository of GitHub: the ids that belong to its names from now on, for each of these roots. */
+  readonly pinned?: { readonly ids: Readonly<Record<string, string>>; readonly roots: readonly Root[] }
 }
 
 /** By how much the clocks of issuers and of this machine may differ, in seconds. */
@@ -44,19 +44,40 @@ export async function checkProof(
   now: number,
   unknownSince: number = now,
 ): Promise<Checked> {
+  const decided = (verdict: Verdict): Checked => ({ verdict, unknownKeys: [] })
   const proof = decodeProof(bytes)
-  if (proof === undefined) return { verdict: invalid('it is not a proof of version 1 with at most 4,096 bytes') }
-  if (!isCountersigned(proof, context)) return { verdict: invalid('this member did not sign it for this place') }
+  if (proof === undefined) return decided(invalid('it is not a proof of version 1 with at most 4,096 bytes'))
+  if (!isCountersigned(proof, context)) return decided(invalid('this member did not sign it for this place'))
   const claimed = readClaims(proof, context)
-  if (typeof claimed === 'string') return { verdict: invalid(claimed) }
+  if (typeof claimed === 'string') return decided(invalid(claimed))
   const fitting = roots.filter(({ root }) => isAbout(root, claimed))
-  let best: Checked = { verdict: other('unchecked', claimed, 'no root') }
-  for (const known of fitting) {
-    const checked = await checkWith(known, { claimed, jwt: proof.jwt, unknownSince }, now) // oxlint-disable-line eslint/no-await-in-loop -- the first that decides
-    if (checked.verdict.state === 'checked') return checked
-    best = checked
-  }
-  return best
+  if (fitting.length === 0) return decided(other('unchecked', claimed, 'no root'))
+  const checks = fitting.map((known) => checkWith(known, { claimed, jwt: proof.jwt, unknownSince }, now))
+  const found = await Promise.all(checks)
+  const [verdict = invalid('no root decides')] = found.toSorted((one, another) => rankOf(one) - rankOf(another))
+  const unknownKeys = fitting.flatMap(({ root }, at) => (isUnknown(found[at]) ? [root] : []))
+  const ids = claimed.claims === undefined ? undefined : idsOf(claimed.name, claimed.claims)
+  if (ids === undefined || !hasSigned(verdict)) return { verdict, unknownKeys }
+  // Whichever root decides: a name that one root knows as another's is no name for the others.
+  const moved = contradictedId(fitting, ids)
+  if (moved !== undefined) return decided(invalid(`${moved} is not the one that this name belonged to`, claimed))
+  return { verdict, unknownKeys, pinned: { ids, roots: fitting.map(({ root }) => root) } }
+}
+
+/** The lowest decides. With the keys of another root, or with other keys, it may be `checked`: that is not `invalid`. */
+function rankOf(verdict: Verdict): number {
+  if (verdict.state === 'checked') return 0
+  if (hasSigned(verdict)) return 1
+  return verdict.state === 'unchecked' ? 2 : 3
+}
+
+/** Whether its issuer has signed it, so that what it says is not made up. */
+function hasSigned(verdict: Verdict): boolean {
+  return verdict.state === 'checked' || verdict.signed !== undefined
+}
+
+function isUnknown(verdict: Verdict | undefined): boolean {
+  return verdict !== undefined && verdict.state !== 'checked' && verdict.unknownSince !== undefined
 }
 
 /** What is checked with each root. */
@@ -70,50 +91,45 @@ async function checkWith(
   { root, state }: KnownRoot,
   { claimed, jwt, unknownSince }: Shown,
   given: number,
-): Promise<Checked> {
+): Promise<Verdict> {
   const now = timeOf({ root, state }, given)
   const keys = usableKeys(state, now)
-  if (typeof keys === 'string') return { verdict: other('unchecked', claimed, keys) }
+  if (typeof keys === 'string') return other('unchecked', claimed, keys)
   const key = keyFor(keys, claimed)
-  if (key === undefined) {
+  const isSigned = key !== undefined && (await isSignedBy(key, jwt, claimed.algorithm))
+  // A key without a name, or one of a set that waits for a person, may be another than this one.
+  const mayBeOther = claimed.keyId === undefined || state.waiting !== undefined
+  if (key === undefined || (!isSigned && mayBeOther)) {
     // A clock that was set back must not make it wait.
     const since = Math.min(unknownSince, now)
     const isKnownNow = (state.currentAt ?? 0) - since >= PUBLISHING_MS
     const verdict = other(isKnownNow ? 'invalid' : 'unchecked', claimed, 'its key is not among those of its issuer')
-    return { verdict: { ...verdict, unknownSince: since }, unknownKey: root }
+    return { ...verdict, unknownSince: since }
   }
-  if (!(await isSignedBy(key, jwt, claimed.algorithm)))
-    return { verdict: invalid('its issuer did not sign it', claimed) }
+  if (!isSigned) return invalid('its issuer did not sign it', claimed)
   const { issuedAt, expiresAt, notBefore, statementId } = claimed
-  if (expiresAt - issuedAt > longestLife(root)) return { verdict: invalid('it is valid for too long', claimed) }
+  if (expiresAt - issuedAt > longestLife(root)) return invalid('it is valid for too long', claimed)
   const revocation = statementId === undefined ? undefined : revocationOf(statementId)
-  if (isRevoked(keys, revocation, issuedAt)) return { verdict: invalid('its issuer has revoked it', claimed) }
+  if (isRevoked(keys, revocation, issuedAt)) return invalid('its issuer has revoked it', claimed)
+  const { kind, name, subject, claims } = claimed
+  const signed = {
+    kind,
+    name,
+    subject,
+    facts: {
+      root: root.text,
+      key: thumbprintOf(key),
+      issuedAt,
+      ...(revocation !== undefined && { revocation }),
+      ...(claims && { claims }),
+    },
+  }
   const seconds = now / 1000
   if (Math.max(issuedAt, notBefore) > seconds + SKEW) {
-    return { verdict: other('unchecked', claimed, 'by the clock of this machine it was made in the future') }
+    return { ...other('unchecked', claimed, 'by the clock of this machine it was made in the future'), signed }
   }
-  if (expiresAt <= seconds - SKEW) return { verdict: other('lapsed', claimed, 'it has expired') }
-  const ids = claimed.claims === undefined ? undefined : idsOf(claimed.name, claimed.claims)
-  const moved = ids && contradictedId(state, ids)
-  if (moved !== undefined) return { verdict: invalid(`${moved} is not the one that this name belonged to`, claimed) }
-  const { kind, name, subject, claims } = claimed
-  return {
-    verdict: {
-      state: 'checked',
-      kind,
-      name,
-      subject,
-      until: kind === 'domain' ? expiresAt * 1000 : now + TOKEN_VERDICT_MS,
-      facts: {
-        root: root.text,
-        key: thumbprintOf(key),
-        issuedAt,
-        ...(revocation !== undefined && { revocation }),
-        ...(claims && { claims }),
-      },
-    },
-    ...(ids && { ids }),
-  }
+  if (expiresAt <= seconds - SKEW) return { ...other('lapsed', claimed, 'it has expired'), signed }
+  return { state: 'checked', ...signed, until: kind === 'domain' ? expiresAt * 1000 : now + TOKEN_VERDICT_MS }
 }
 
 function isAbout(root: Root, { kind, name }: Claimed): boolean {

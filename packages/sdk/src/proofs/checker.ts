@@ -7,6 +7,7 @@
  * for a stored one, at start and after each `changed()`. Never for each message.
  */
 import { StaticError } from '@static/protocol'
+import type { Checked } from './check.ts'
 import { afterFetch, contradictedId, type Fetched, type KeyState } from './key-state.ts'
 import type { ProofContext } from './proof.ts'
 import type { Root } from './roots.ts'
@@ -91,10 +92,10 @@ export class Checker {
     await this.#started?.catch(() => {})
     this.#readNow()
     const now = this.#ports.now()
-    const { verdict, unknownKey, ids } = await checkProof(bytes, context, this.#known, now, unknownSince)
+    const { verdict, unknownKeys, pinned } = await checkProof(bytes, context, this.#known, now, unknownSince)
     try {
-      if (unknownKey) this.#expectKey(unknownKey)
-      const moved = verdict.state === 'checked' && ids ? this.#keepIds(verdict, ids) : undefined
+      for (const root of unknownKeys) this.#expectKey(root)
+      const moved = verdict.state === 'checked' && pinned ? this.#keepIds(pinned) : undefined
       if (moved === undefined) return verdict
       return { state: 'invalid', reason: `${moved} is not the one that this name belonged to` }
     } catch (error) {
@@ -187,17 +188,23 @@ export class Checker {
     this.#due.set(root.text, Math.min(at, this.#due.get(root.text) ?? at))
   }
 
-  /** The first proof decides which owner and repository a name stands for. Returns the name that stands for another. */
-  #keepIds({ facts }: CheckedProof, ids: Readonly<Record<string, string>>): string | undefined {
-    const root = this.roots.find(({ text }) => text === facts.root)
-    if (root === undefined) return undefined
-    if (Object.keys(ids).some((name) => !Object.hasOwn(this.#ports.load(root).ids, name))) {
-      // Another proof may have been first, for one of the names.
-      this.#ports.update(root, (state) =>
-        contradictedId(state, ids) === undefined ? { ...state, ids: { ...state.ids, ...ids } } : state,
-      )
-      this.#read()
+  /**
+   * The first proof decides which owner and repository a name stands for, with each root for it: another one must not
+   * believe what this one refuses, nor forget it when this one is removed. Returns the name that stands for another.
+   */
+  #keepIds({ ids, roots }: NonNullable<Checked['pinned']>): string | undefined {
+    for (const root of roots) {
+      if (Object.keys(ids).some((name) => !Object.hasOwn(this.#ports.load(root).ids, name))) {
+        // Another proof may have been first, for one of the names.
+        this.#ports.update(root, (state) =>
+          contradictedId([{ state }], ids) === undefined ? { ...state, ids: { ...state.ids, ...ids } } : state,
+        )
+        this.#read()
+      }
+      // Before the next root takes ids that this one refuses.
+      const moved = contradictedId([{ state: this.#ports.load(root) }], ids)
+      if (moved !== undefined) return moved
     }
-    return contradictedId(this.#ports.load(root), ids)
+    return undefined
   }
 }

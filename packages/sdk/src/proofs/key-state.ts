@@ -79,9 +79,18 @@ export function usableKeys({ accepted, waiting, refused, renewedAt, failed }: Ke
   return { ...accepted, notBefore, revoked: [...accepted.revoked, ...waiting.revoked] }
 }
 
-/** The ids of a proven repository that contradict the first ones; undefined if none does. */
-export function contradictedId({ ids }: KeyState, found: Readonly<Record<string, string>>): string | undefined {
-  return Object.keys(found).find((name) => Object.hasOwn(ids, name) && ids[name] !== found[name])
+/** The name in a proven repository that stands for another id with one of the roots; undefined if none does. */
+export function contradictedId(
+  roots: Iterable<{ readonly state: Pick<KeyState, 'ids'> }>,
+  found: Readonly<Record<string, string>>,
+): string | undefined {
+  for (const {
+    state: { ids },
+  } of roots) {
+    const moved = Object.keys(found).find((name) => Object.hasOwn(ids, name) && ids[name] !== found[name])
+    if (moved !== undefined) return moved
+  }
+  return undefined
 }
 
 function overlaps(one: KeySet, other: KeySet): boolean {

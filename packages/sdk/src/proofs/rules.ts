@@ -14,7 +14,7 @@
 import { StaticError } from '@static/protocol'
 import { isRecord } from './json.ts'
 import { covers, domainOf, GITHUB_ISSUER, isPattern, isPlain, issuerOf, repositoryOf, trustDomainOf } from './names.ts'
-import type { CheckedProof } from './verdict.ts'
+import type { SignedName } from './verdict.ts'
 
 /** One rule. A `*` at the end of a pattern, behind `/` or `:`, stands for any rest. */
 export type Rule =
@@ -59,8 +59,8 @@ export function ruleText(rule: Rule): string {
   return `${GITHUB}${rule.github}@${ENVIRONMENT}${rule.environment}`
 }
 
-/** Whether a checked proof satisfies a rule. Verdicts that lapsed are not `checked` any longer. */
-export function satisfies({ kind, name, subject, facts }: CheckedProof, rule: Rule): boolean {
+/** Whether what an issuer has signed satisfies a rule, as long as the proof is `checked`. */
+export function satisfies({ kind, name, subject, facts }: SignedName, rule: Rule): boolean {
   if ('domain' in rule) return kind === 'domain' && name === rule.domain
   if ('spiffe' in rule) return kind === 'spiffe' && covers(rule.spiffe, subject)
   if ('oidc' in rule) return kind === 'oidc' && name === rule.oidc.issuer && covers(rule.oidc.subject, subject)

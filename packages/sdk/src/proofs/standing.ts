@@ -3,7 +3,7 @@ import { type KeyState, usableKeys } from './key-state.ts'
 import { type KeySet, thumbprintOf } from './keys.ts'
 import { shownClaim } from './names.ts'
 import type { Root } from './roots.ts'
-import type { CheckedProof, Verdict } from './verdict.ts'
+import type { CheckedProof, OtherProof, Verdict } from './verdict.ts'
 
 /** A root with what is known of its keys. */
 export interface KnownRoot {
@@ -13,20 +13,21 @@ export interface KnownRoot {
 
 /** The verdict on a proof that was checked before. */
 export function standingOf(checked: CheckedProof, roots: readonly KnownRoot[], now: number): Verdict {
-  const { kind, name, until, facts } = checked
-  const claimed = shownClaim(name)
+  const { kind, name, subject, until, facts } = checked
+  const signed = { kind, name, subject, facts }
+  const other = (state: OtherProof['state'], reason: string): OtherProof => {
+    return { state, reason, claimed: shownClaim(name), signed }
+  }
   const known = roots.find(({ root }) => root.text === facts.root && root.kind === kind)
-  if (known === undefined) return { state: 'unchecked', reason: 'no root', claimed }
+  if (known === undefined) return other('unchecked', 'no root')
   const time = timeOf(known, now)
   const keys = usableKeys(known.state, time)
-  if (typeof keys === 'string') return { state: 'lapsed', reason: keys, claimed }
-  if (isRevoked(keys, facts.revocation, facts.issuedAt)) {
-    return { state: 'invalid', reason: 'its issuer has revoked it', claimed }
-  }
+  if (typeof keys === 'string') return other('lapsed', keys)
+  if (isRevoked(keys, facts.revocation, facts.issuedAt)) return other('invalid', 'its issuer has revoked it')
   if (!keys.keys.some((key) => thumbprintOf(key) === facts.key)) {
-    return { state: 'lapsed', reason: 'its issuer has withdrawn the key that signed it', claimed }
+    return other('lapsed', 'its issuer has withdrawn the key that signed it')
   }
-  return until > time ? checked : { state: 'lapsed', reason: 'it was not renewed in time', claimed }
+  return until > time ? checked : other('lapsed', 'it was not renewed in time')
 }
 
 /** The time for a root: a clock that was set back does not revive what has ended. */

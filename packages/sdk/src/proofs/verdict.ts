@@ -6,17 +6,21 @@
 /** The kinds of names that a proof can give. */
 export type NameKind = 'domain' | 'github' | 'oidc' | 'spiffe'
 
-/** An issuer that this agent trusts vouched for the key. */
-export interface CheckedProof {
-  readonly state: 'checked'
+/** What an issuer has signed. */
+export interface SignedName {
   readonly kind: NameKind
   /** Made by us: `acme.example`, `acme/app`, an issuer's address or a SPIFFE trust domain. */
   readonly name: string
   /** What the issuer calls the agent: a name, a ref or environment of GitHub, a SPIFFE ID. */
   readonly subject: string
+  readonly facts: ProofFacts
+}
+
+/** An issuer that this agent trusts vouched for the key. */
+export interface CheckedProof extends SignedName {
+  readonly state: 'checked'
   /** When the verdict lapses, in milliseconds. */
   readonly until: number
-  readonly facts: ProofFacts
 }
 
 /** What is needed to match rules later and to void the verdict: see `Checker.standing`. */
@@ -43,6 +47,8 @@ export interface OtherProof {
   readonly reason: string
   /** The issuer that it claims, shortened to what is safe to show; never a name to act on. */
   readonly claimed?: string
+  /** What the issuer has signed, although that does not count now: a proof of this subject could count. */
+  readonly signed?: SignedName
   /** Since when the issuer, whose keys are known, is not known to have the key that signed what the member shows. */
   readonly unknownSince?: number
 }
@@ -58,7 +64,7 @@ export function isSameSubject(one: Verdict | undefined, other: Verdict | undefin
 const NAMES: Readonly<Record<NameKind, string>> = { domain: '', github: 'GitHub Actions ', oidc: '', spiffe: '' }
 
 /** The name that people and models read: `GitHub Actions acme/app refs/heads/main`, `acme.example deployer`. */
-export function provenName({ kind, name, subject }: Pick<CheckedProof, 'kind' | 'name' | 'subject'>): string {
+export function provenName({ kind, name, subject }: Pick<SignedName, 'kind' | 'name' | 'subject'>): string {
   // A SPIFFE ID contains its trust domain.
   return kind === 'spiffe' ? subject : `${NAMES[kind]}${name} ${subject}`
 }

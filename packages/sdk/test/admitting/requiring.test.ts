@@ -54,6 +54,21 @@ test('a member whose key its issuer does not have is asked for another, and goes
   assert.equal(await goes('acme.example', 'other.example', unknown), true)
 })
 
+test('a member whose proof has ended is asked for another, and goes if the issuer named somebody else', async () => {
+  const signed = {
+    kind: 'oidc',
+    name: 'https://ci.example',
+    subject: 'job:acme',
+    facts: { root: 'oidc:https://ci.example', key: 'k', issuedAt: 1 },
+  } as const
+  const lapsed = { state: 'lapsed', reason: 'it has expired', signed } as const
+  const rule = 'oidc:https://ci.example#job:acme'
+  assert.equal(await goes(rule, 'https://ci.example', lapsed), 'asked')
+  assert.equal(await goes(rule, 'https://ci.example', { ...lapsed, state: 'unchecked' }), false)
+  for (const state of ['lapsed', 'unchecked'] as const)
+    assert.equal(await goes('oidc:https://ci.example#job:other', 'https://ci.example', { ...lapsed, state }), true)
+})
+
 test('a member has ten minutes to show its proof, and is asked for it three times', async () => {
   const minutes: number[] = []
   const told: number[] = []

@@ -229,6 +229,27 @@ test('a member that shows one proof after the other makes others check one a sec
   assert.ok(desks.ann.checked.length <= 4, `${desks.ann.checked.length} checks`)
 })
 
+test('a member that shows another proof during each check is judged all the same', async () => {
+  const { stage, desks, ann } = await scene(['mal'])
+  const mal = new Apart(stage, 'mal')
+  for (let count = 0; count < 3; count++) {
+    const gate = Promise.withResolvers<void>()
+    desks.ann.gate = gate.promise
+    says(mal, 13, encodeShown({ place: 1, proof: Buffer.from(`proof ${count}`) }))
+    await stage.advance(2000)
+    await pass(stage)
+    assert.equal(desks.ann.checked.length, count + 1)
+    says(mal, 13, encodeShown({ place: 1, proof: Buffer.from(`during the check ${count}`) }))
+    await pass(stage)
+    gate.resolve()
+    await pass(stage)
+    assert.equal(ann.channel.proving.of(mal.agentId)?.state, 'invalid')
+  }
+  await stage.advance(2000)
+  await pass(stage)
+  assert.equal(desks.ann.checked.length, 4, 'the last one as well')
+})
+
 test('keys that come within a second of a check are not missed', async () => {
   const { stage, desks, ann, bob } = await scene()
   desks.ann.verdict = 'unchecked'

@@ -5,10 +5,12 @@ import { test } from 'node:test'
 import { exportJWK, SignJWT } from 'jose'
 import { MAX_MEMBERS } from '@static/protocol'
 import { agentIdOf } from '../../src/mls/index.ts'
+import { checkProof } from '../../src/proofs/check.ts'
+import { NO_KEYS } from '../../src/proofs/key-state.ts'
 import { revocationOf } from '../../src/proofs/keys.ts'
 import { audienceOf, decodeProof, MAX_PROOF_BYTES, makeProof } from '../../src/proofs/proof.ts'
 import { parseRoot } from '../../src/proofs/roots.ts'
-import { standingOf } from '../../src/proofs/standing.ts'
+import { type KnownRoot, standingOf } from '../../src/proofs/standing.ts'
 import { isSameSubject, provenName, type Verdict } from '../../src/proofs/verdict.ts'
 import {
   Agent,
@@ -259,6 +261,69 @@ test('names of GitHub belong to the ids with which they were first proven', asyn
   assert.equal(await state({ repository_owner_id: '5' }), 'invalid: acme is not the one that this name belonged to')
   assert.match(await state({ repository: 'acme/other', repository_id: '5' }), /^checked/)
   assert.match(await state({ repository: 'acmeX/app', repository_owner: 'acmeX' }), /^unchecked/)
+})
+
+test('a name that one root knows as that of another repository is no name with the other roots', async () => {
+  const file = { keys: [await issuers.github.jwk()] }
+  const roots = [known(parseRoot('github:acme/*'), file), known(REPOSITORY, file)]
+  const silent = { root: roots[0]?.root ?? REPOSITORY, state: NO_KEYS }
+  const pinned = ({ root, state }: KnownRoot): KnownRoot => ({ root, state: { ...state, ids: { 'acme/app': '5' } } })
+  const MOVED = 'invalid: acme/app is not the one that this name belonged to'
+  const [one, other] = roots.map(pinned)
+  assert.ok(one && other && roots[0] && roots[1])
+  const at = async (known: readonly KnownRoot[], now = NOW): Promise<string> =>
+    lineOf(await verdictOn(await githubProof(), alice.context(), known, now))
+  assert.match(await at(roots), /^checked/)
+  assert.equal(await at([one, roots[1]]), MOVED)
+  assert.equal(await at([roots[0], other]), MOVED)
+  assert.equal(await at([pinned(silent), roots[1]]), MOVED, 'whether or not its keys count')
+  assert.equal(await at([roots[0], other], NOW + 3_600_000), MOVED, 'not only lapsed')
+})
+
+test('a proof is invalid only if no root leaves it open', async () => {
+  const file = { keys: [await issuers.github.jwk()] }
+  const others = { keys: [await new Issuer('gh2', 'RS256').jwk()] }
+  const all = parseRoot('github:acme/*')
+  const at = async (...roots: readonly KnownRoot[]): Promise<string> => {
+    const checked = await checkProof(await githubProof(), alice.context(), roots, NOW + 7_200_000, NOW)
+    return lineOf(checked.verdict)
+  }
+  const late = NOW + 7_200_000
+  const UNKNOWN = 'its key is not among those of its issuer'
+  assert.equal(await at(known(all, others, late)), `invalid: ${UNKNOWN}`)
+  for (const roots of [
+    [known(all, others, late), { root: REPOSITORY, state: NO_KEYS }],
+    [{ root: REPOSITORY, state: NO_KEYS }, known(all, others, late)],
+  ])
+    assert.equal(await at(...roots), 'unchecked: its keys were not fetched yet')
+  assert.equal(await at(known(all, others, late), known(REPOSITORY, file, late)), 'lapsed: it has expired')
+  const bothUnknown = await checkProof(
+    await githubProof(),
+    alice.context(),
+    [known(all, others), known(REPOSITORY, others)],
+    NOW,
+  )
+  assert.deepEqual(
+    bothUnknown.unknownKeys.map(({ text }) => text),
+    ['github:acme/*', 'github:acme/app'],
+  )
+})
+
+test('a key that may have been replaced does not make a proof invalid at once', async () => {
+  const next = new Issuer('c1', 'EdDSA')
+  const header = { typ: 'static-agent+jwt' }
+  const proof = await alice.proof('statement', () => next.sign(statement(alice), header))
+  const nameless = await alice.proof('statement', () => next.sign(statement(alice), { ...header, kid: undefined }))
+  const old = known(DOMAIN, await domainFile([issuers.domain]))
+  const waiting = known(DOMAIN, await domainFile([next]), NOW + 60_000, old.state)
+  const UNKNOWN = 'its key is not among those of its issuer'
+  const at = async (bytes: Uint8Array, root: KnownRoot, since?: number): Promise<string> =>
+    lineOf((await checkProof(bytes, alice.context(), [root], NOW + 60_000, since)).verdict)
+  assert.equal(await at(proof, old), 'invalid: its issuer did not sign it')
+  assert.equal(await at(proof, waiting), `unchecked: ${UNKNOWN}`, 'it waits for a person')
+  assert.equal(await at(nameless, old), `unchecked: ${UNKNOWN}`)
+  assert.equal(await at(nameless, known(DOMAIN, await domainFile([next]))), 'checked domain acme.example deployer')
+  assert.equal(await at(nameless, old, NOW - 3_600_000), `invalid: ${UNKNOWN}`, 'not for ever')
 })
 
 test('bytes that no agent makes are no proof', async () => {

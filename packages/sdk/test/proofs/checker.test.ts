@@ -380,3 +380,20 @@ test('the first proof decides which owner and repository a name stands for', asy
   await machine.pass(2 * HOUR)
   assert.equal(Object.keys(disk.get(all.text)?.ids ?? {}).length, 2)
 })
+
+test('a name stands for the same ids with each root for it, also once the others are removed', async () => {
+  const [all, app] = [parseRoot('github:acme/*'), parseRoot('github:acme/app')]
+  const machine = new Machine()
+  for (const root of [all, app]) machine.publish(root, { keys: [await issuers.github.jwk()] })
+  machine.roots = [all, app]
+  await machine.checker.start()
+  const proof = async (more: object): Promise<Uint8Array> =>
+    await alice.proof('token', (audience) => issuers.github.sign(job(audience, more)))
+  assert.match(await machine.line(await proof({})), /^checked/)
+  const taken = await proof({ repository_id: '5' })
+  for (const roots of [[all], [app], [app, all]]) {
+    machine.roots = roots
+    machine.touch()
+    assert.match(await machine.line(taken), /^invalid: acme\/app is not the one/, roots.map(({ text }) => text).join())
+  }
+})

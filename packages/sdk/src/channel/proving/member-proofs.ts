@@ -5,7 +5,8 @@
  */
 import { fromHex } from '@static/protocol'
 import type { ProofDesk } from '../../proofs/desk.ts'
-import { concat, viewOf } from '../../platform/bytes.ts'
+import { shownClaim } from '../../proofs/names.ts'
+import { concat, same, viewOf } from '../../platform/bytes.ts'
 import type { AgentId, Change, ChannelId, MemberProofRecord, Time } from '../../ports/index.ts'
 import type { ProofContext } from '../../proofs/proof.ts'
 import type { CheckedProof, Verdict } from '../../proofs/verdict.ts'
@@ -13,8 +14,17 @@ import type { CheckedProof, Verdict } from '../../proofs/verdict.ts'
 const OWNER_BYTES = 32
 const PLACE_BYTES = 8
 
-/** A proof and where it was shown. */
-export type Pending = Pick<ProofContext, 'ownerId' | 'place'> & { readonly proof: Uint8Array }
+/** A proof, and where in the channel it was shown. */
+export interface Pending extends Pick<ProofContext, 'ownerId'> {
+  readonly place: number
+  readonly proof: Uint8Array
+}
+
+function bytesOf({ ownerId, place, proof }: Pending): Uint8Array {
+  const at = new Uint8Array(PLACE_BYTES)
+  viewOf(at).setBigUint64(0, BigInt(place))
+  return concat(ownerId, at, proof)
+}
 
 /** A member's proof in memory. */
 interface Known {
@@ -50,7 +60,9 @@ export class MemberProofs {
     const { standing, record } = this.#known.get(agent) ?? {}
     if (standing === undefined) return record?.pending && { state: 'unchecked', reason: 'it is being checked' }
     if (standing.state !== 'checked' || standing.until > now) return standing
-    return { state: 'lapsed', reason: 'it was not renewed in time', claimed: standing.name }
+    const { kind, name, subject, facts } = standing
+    const signed = { kind, name, subject, facts }
+    return { state: 'lapsed', reason: 'it was not renewed in time', claimed: shownClaim(name), signed }
   }
 
   /** The last proof of a member that was valid when it was checked, whatever it is worth now. */
@@ -75,21 +87,23 @@ export class MemberProofs {
 
   /** A member has shown a proof. The verdict on the last one stays until this one is checked. */
   shown(agent: AgentId, owner: AgentId, place: number, proof: Uint8Array): void {
-    const at = new Uint8Array(PLACE_BYTES)
-    viewOf(at).setBigUint64(0, BigInt(place))
-    this.#put(agent, { pending: concat(fromHex(owner), at, proof) })
+    this.#put(agent, { pending: bytesOf({ ownerId: fromHex(owner), place, proof }) })
   }
 
-  /** A proof was checked. Without keys or in time, it may be checked again; that does not undo one that still holds. */
-  judged(agent: AgentId, verdict: Verdict, now: Time): void {
+  /**
+   * A proof was checked: `judged` if it came in a join request. Without keys or in time, it may be checked again; that
+   * does not undo one that still holds.
+   */
+  judged(agent: AgentId, verdict: Verdict, now: Time, judged?: Pending): void {
     const isDecided = verdict.state === 'checked' || verdict.state === 'invalid'
-    const mayWait = verdict.state === 'unchecked'
-    const pending = mayWait ? this.#known.get(agent)?.record.pending : undefined
+    const last = this.#known.get(agent)?.record.pending
+    // The member has shown another one since, which is checked after this one.
+    const isLast = judged === undefined || (last !== undefined && same(bytesOf(judged), last))
+    const pending = verdict.state === 'unchecked' || !isLast ? last : undefined
     if (!isDecided && this.of(agent, now)?.state === 'checked') return this.#put(agent, { pending })
-    // Whoever shows one made-up key after the other gains no time. What is checked or lapsed was signed by the issuer.
+    // Showing one made-up key after the other gains no time, nor does a token that has ended in between.
     const unknownSince = this.unknownSince(agent)
-    const isSigned = verdict.state === 'checked' || verdict.state === 'lapsed'
-    const kept = isSigned || unknownSince === undefined ? verdict : { unknownSince, ...verdict }
+    const kept = verdict.state === 'checked' || unknownSince === undefined ? verdict : { unknownSince, ...verdict }
     this.#put(agent, { pending, verdict: JSON.stringify(kept) }, kept)
   }
 

@@ -9,7 +9,7 @@ import type { CheckedProof, Verdict } from '../../proofs/verdict.ts'
 import type { AgentChannel } from '../channel.ts'
 import { Part, type RosterChange } from '../part.ts'
 import { memberProofOf } from './member-proof.ts'
-import { MemberProofs } from './member-proofs.ts'
+import { MemberProofs, type Pending } from './member-proofs.ts'
 import { decodeAsked, decodeShown, encodeAsked } from './proof-frame.ts'
 import { Showing } from './showing.ts'
 
@@ -120,13 +120,14 @@ export class Proving extends Part {
     const { ownerId, place, proof } = pending
     const unknownSince = this.#members.unknownSince(agent)
     const verdict = await proofs.check(proof, { channelId, ownerId, publicKey, place }, unknownSince)
-    // It was removed, or has shown another one, or the agent has stopped.
-    if (this.#hasEnded || !isSame(this.#members.pending(agent)?.proof, proof)) return
-    this.#judged(agent, verdict)
+    // It was removed, or added again, or the agent has stopped. One that was shown meanwhile changes nothing about this
+    // one: otherwise a member that shows another one in time would never be judged.
+    if (this.#hasEnded || this.#members.pending(agent)?.place !== place) return
+    this.#judged(agent, verdict, pending)
   }
 
-  #judged(agent: AgentId, verdict: Verdict): void {
-    this.#members.judged(agent, verdict, this.#context.now())
+  #judged(agent: AgentId, verdict: Verdict, pending?: Pending): void {
+    this.#members.judged(agent, verdict, this.#context.now(), pending)
     this.#channel.turn.touchPart()
     this.#report(agent)
   }
@@ -216,8 +217,4 @@ export class Proving extends Part {
     for (const agent of this.#reported.keys()) this.#report(agent)
     this.showing.retry()
   }
-}
-
-function isSame(one: Uint8Array | undefined, other: Uint8Array): boolean {
-  return one !== undefined && one.length === other.length && one.every((byte, at) => byte === other[at])
 }
