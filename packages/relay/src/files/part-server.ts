@@ -68,14 +68,21 @@ export async function startPartServer(options: PartServerOptions, handler: PartH
   const asking = proxyCa === undefined ? {} : { requestCert: true, rejectUnauthorized: false }
   let named = createSecureContext(secured(options.namedCertificate))
   const SNICallback: TlsOptions['SNICallback'] = (_name, done) => done(null, named)
-  const handle = (request: HttpRequest, response: HttpResponse): void => {
+  const answer = async (request: HttpRequest, response: HttpResponse): Promise<void> => {
     if (!('stream' in request) && !connections.admitPipelined(request.socket, response)) return
     if (connections.fullFor(request.socket)) {
       response.destroy()
       return
     }
     const address = agentBehind(request) ?? balancers.addressOf(request.socket)
-    void handler(request, response, subjectOf(address))
+    await handler(request, response, subjectOf(address))
+  }
+  // One request that fails in a way that nobody has foreseen must not end the thread, and with it all others.
+  const handle = (request: HttpRequest, response: HttpResponse): void => {
+    answer(request, response).catch((error: unknown) => {
+      options.failed(error)
+      response.destroy()
+    })
   }
   const make = (): Http2SecureServer => {
     const server = createSecureServer({

@@ -8,7 +8,7 @@ import { SESSION_METADATA, StaticError } from '@static/protocol'
 import type { PartAnswer, PartAsk, PartGate, Parts, Time } from '../ports.ts'
 import type { HttpRequest } from '../transport/http2/plain.ts'
 import type { HttpResponse } from '../transport/http2/responses.ts'
-import { askOf, BUSY_MS, MAX_BODY_BYTES, refuse } from './part-request.ts'
+import { askOf, BUSY_MS, limitBody, refuse } from './part-request.ts'
 import { TOTAL_MS } from './part-server.ts'
 import { type Place, Places } from './places.ts'
 import type { FilesCounts } from './thread-messages.ts'
@@ -73,8 +73,7 @@ export class Transfers {
 
   /** Answers a request from an address, as limits count it. */
   async handle(request: HttpRequest, response: HttpResponse, address: string): Promise<void> {
-    // No part is that long: not even dropped.
-    if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) response.shouldKeepAlive = false
+    limitBody(request, response)
     const ask = askOf(request)
     if ('refused' in ask) return refuse(response, ask)
     const ending = new AbortController()

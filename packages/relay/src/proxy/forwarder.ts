@@ -8,7 +8,7 @@ import { Agent, type RequestOptions, request as requestHttps } from 'node:https'
 import { pipeline } from 'node:stream/promises'
 import { TLS_GROUPS } from '@static/node/tls-groups'
 import { SESSION_METADATA } from '@static/protocol'
-import { AGENT_ADDRESS, askOf, BUSY_MS, MAX_BODY_BYTES, refuse } from '../files/part-request.ts'
+import { AGENT_ADDRESS, askOf, BUSY_MS, leaveBody, limitBody, refuse } from '../files/part-request.ts'
 import { TOTAL_MS } from '../files/part-server.ts'
 import { Places } from '../files/places.ts'
 import type { Certificate, Time } from '../ports.ts'
@@ -64,7 +64,7 @@ export class Forwarder {
   }
 
   async handle(request: HttpRequest, response: HttpResponse, address: string): Promise<void> {
-    if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) response.shouldKeepAlive = false
+    limitBody(request, response)
     const ask = askOf(request)
     if ('refused' in ask) return refuse(response, ask)
     const ending = new AbortController()
@@ -76,10 +76,6 @@ export class Forwarder {
       return refuse(response, { refused: 'rate_limited', message, retryAfterMs: BUSY_MS })
     }
     const late = setTimeout(end, TOTAL_MS)
-    request.on('data', ({ length }: Buffer) => {
-      place.bytes += length
-    })
-    request.pause()
     try {
       await this.#forward(request, response, address, ending.signal, (bytes) => {
         place.bytes += bytes
@@ -106,16 +102,14 @@ export class Forwarder {
     const answered = answerTo(outgoing)
     let isConnected = false
     outgoing.on('socket', (socket) => {
-      isConnected = !socket.connecting
-      socket.once('secureConnect', () => {
-        isConnected = true
-      })
+      isConnected = outgoing.reusedSocket
+      if (!isConnected) socket.once('secureConnect', () => (isConnected = true))
     })
     outgoing.setTimeout(this.#stallMs, () => outgoing.destroy(new Error('The relay passes no byte.')))
     signal.addEventListener('abort', () => outgoing.destroy(), { once: true })
     if (signal.aborted) outgoing.destroy()
-    // A refusal may come before all of the body was sent; how the body ends is of no interest then.
-    pipeline(request as IncomingMessage, outgoing).catch(() => {})
+    if (request.method === 'PUT') pour(request as IncomingMessage, outgoing, passed)
+    else outgoing.end()
     try {
       const answer = await answered
       const headers = PASSED.flatMap((name) => {
@@ -123,6 +117,8 @@ export class Forwarder {
         return value === undefined ? [] : [[name, value] as const]
       })
       answer.on('data', ({ length }: Buffer) => passed(length))
+      // A refusal may come before all of the body was sent.
+      if (!outgoing.writableFinished) leaveBody(response)
       response.writeHead(answer.statusCode ?? 502, Object.fromEntries(headers))
       await pipeline(answer, response)
     } catch (error) {
@@ -138,19 +134,46 @@ export class Forwarder {
       // The rest of the body, if any, is not waited for.
       response.shouldKeepAlive = false
       refuse(response, { refused: 'unavailable', message: 'The relay behind this proxy cannot be reached. Retry.' })
+    } finally {
+      // A connection is used again only if both sides have ended on it; then it is no longer of this request.
+      outgoing.destroy()
     }
   }
 
   #options({ method, url, headers }: HttpRequest, address: string, node: number): RequestOptions {
     const { host, port } = this.#upstream.addresses[node] ?? {}
     const own = Object.fromEntries(
-      ['content-length', SESSION_METADATA].flatMap((name) => {
+      (method === 'PUT' ? ['content-length', SESSION_METADATA] : [SESSION_METADATA]).flatMap((name) => {
         const value = headers[name]
         return value === undefined ? [] : [[name, value]]
       }),
     )
     return { agent: this.#agent, host, port, method, path: url, headers: { ...own, [AGENT_ADDRESS]: address } }
   }
+}
+
+/**
+ * Passes the body of a part on as it arrives. Ends the outgoing request if the body is not as long as the relay was told:
+ * the relay would take bytes that are too many for the next request, and the next request for bytes that are missing.
+ */
+function pour(request: IncomingMessage, outgoing: ClientRequest, passed: (bytes: number) => void): void {
+  let left = Number(request.headers['content-length'])
+  const end = (): void => {
+    if (left === 0) outgoing.end()
+    else outgoing.destroy(new Error('The body has another length than the agent has announced.'))
+  }
+  request.on('data', (chunk: Buffer) => {
+    // After an early answer, the rest is read and dropped.
+    if (outgoing.destroyed) return
+    left -= chunk.length
+    passed(chunk.length)
+    if (left < 0) end()
+    else if (!outgoing.write(chunk)) request.pause()
+  })
+  request.once('end', end)
+  request.once('close', () => left > 0 && end())
+  outgoing.on('drain', () => request.resume())
+  outgoing.once('close', () => request.resume())
 }
 
 function answerTo(outgoing: ClientRequest): Promise<IncomingMessage> {

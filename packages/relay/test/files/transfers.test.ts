@@ -145,15 +145,12 @@ class Bench {
     const session = connectHttp2(`https://localhost:${this.server.port}`, { ca: this.ca })
     try {
       const length = body && isCounted && { 'content-length': String(body.length) }
-      const stream = session.request({
-        ':method': method,
-        ':path': path,
-        'static-session': 'token',
-        ...length,
-        ...headers,
-      })
+      const stream = session.request(
+        { ':method': method, ':path': path, 'static-session': 'token', ...length, ...headers },
+        { endStream: body === undefined },
+      )
       stream.on('error', () => {})
-      stream.end(body)
+      if (body) stream.end(body)
       const [answer] = (await once(stream, 'response')) as [Record<string, unknown>]
       const chunks = (await stream.toArray()) as Buffer[]
       return { status: Number(answer[':status']), headers: answer, body: Buffer.concat(chunks) }
@@ -243,14 +240,16 @@ for (const way of ['http1', 'http2'] as const) {
       const answer = await bench[way]({ method })
       assert.deepEqual([problem(answer), answer.headers['allow']], [[405, 'method_not_allowed'], 'GET, PUT'])
     }
+    assert.deepEqual(problem(await bench[way]({ method: 'GET', body: randomBytes(9) })), [400, 'invalid_request'])
+    // How much will come must be known before anything comes.
+    const headers = way === 'http1' ? { 'transfer-encoding': 'chunked' } : {}
+    const endless = await bench[way]({ body: randomBytes(BYTES), headers, isCounted: false })
+    assert.deepEqual(problem(endless), [400, 'invalid_request'])
+    if (way === 'http1') assert.equal(endless.headers['connection'], 'close')
     assert.equal(bench.gate.asked.length, 0)
     for (const length of [BYTES - 1, BYTES + 1]) {
       assert.deepEqual(problem(await bench[way]({ body: randomBytes(length) })), [400, 'invalid_request'])
     }
-    // How much will come must be known before anything comes.
-    const headers = way === 'http1' ? { 'transfer-encoding': 'chunked' } : {}
-    const endless = bench[way]({ body: randomBytes(BYTES), headers, isCounted: false })
-    assert.deepEqual(problem(await endless), [400, 'invalid_request'])
     assert.deepEqual([bench.gate.stored, bench.stored()], [[], []])
   })
 
