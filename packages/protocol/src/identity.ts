@@ -8,14 +8,21 @@ const PLAIN = /^[A-Za-z0-9._@-]+$/
 /** The digits of an agent id that people compare at a glance, and that commands accept. */
 const SHORT_DIGITS = 8
 
-/** A plain identity is shown unchanged; any other is quoted, with everything but printable ASCII escaped. */
+/** Of an identity in quotes: a longer one would go on in the next line of a terminal, and read like a line of its own. */
+const MOST_QUOTED = 64
+
+/** A plain identity is shown unchanged; any other is quoted, with everything but printable ASCII escaped, and shortened. */
 export function shownIdentity(identity: string): string {
   if (PLAIN.test(identity)) return identity
-  const escaped = Array.from(identity, (sign) => {
-    if (sign === '"' || sign === '\\') return `\\${sign}`
-    return /[ -~]/.test(sign) ? sign : `\\u{${(sign.codePointAt(0) ?? 0).toString(16)}}`
-  })
-  return `"${escaped.join('')}"`
+  let shown = ''
+  for (const sign of identity) {
+    const isEscaped = sign === '"' || sign === '\\'
+    const plain = /[ -~]/.test(sign) ? sign : `\\u{${(sign.codePointAt(0) ?? 0).toString(16)}}`
+    const next = `${shown}${isEscaped ? '\\' : ''}${plain}`
+    if (next.length > MOST_QUOTED) return `"${shown}…"`
+    shown = next
+  }
+  return `"${shown}"`
 }
 
 /** The first digits of an agent id, which are also the first of its fingerprint. */

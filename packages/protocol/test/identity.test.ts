@@ -20,6 +20,18 @@ test('a plain identity is shown as it is, any other in quotes, in ASCII, without
   }
 })
 
+test('an identity in quotes ends before a terminal would go on in the next line', () => {
+  const row = `bob${' '.repeat(80)}bob  owner  5f0c 8e2a  acme.example deployer`
+  assert.equal(shownIdentity(row), `"bob${' '.repeat(61)}…"`)
+  for (const sign of [' ', '"', '\u043e', '🙂', '…'])
+    for (const count of [6, 30, 63, 64, 65, 255]) {
+      const shown = shownIdentity(sign.repeat(count))
+      assert.ok(shown.length <= 67, `${sign} ${count}`)
+      assert.match(shown, /^"(?:[^"\\…]|\\["\\]|\\u\{[0-9a-f]+\})*…?"$/)
+    }
+  assert.equal(shownIdentity(' '.repeat(64)), `"${' '.repeat(64)}"`)
+})
+
 test('a name stands alone only if no other member has one that looks alike', () => {
   const members = ['alice', 'bob', 'B.0b', 'carl', 'car1', 'i-l', 'l1', 'ann', 'ann', 'dora', 'eve: yes'].map(
     (identity, at) => ({ agentId: `${at}`.padStart(2, '0').repeat(32), identity }),

@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import type { Writable } from 'node:stream'
 import { shownIdentity, StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
+import { mediaType } from '../agent/file-names.ts'
 
 /** The agent, so that the command can use it as well, for example to answer. */
 export interface HandlingAgent {
@@ -123,7 +124,7 @@ function variablesOf(message: SavedMessage, { identity, dataDir }: HandlingAgent
   }
 }
 
-/** The file of a message. Its sender chose the name, so only the safe form of it is here. */
+/** The file of a message. Its sender chose name and type, so only the safe form of them is here. */
 function fileVariables({
   id,
   safe_name: name,
@@ -135,7 +136,7 @@ function fileVariables({
   return {
     STATIC_FILE_ID: id,
     STATIC_FILE_NAME: name,
-    STATIC_FILE_TYPE: type,
+    STATIC_FILE_TYPE: mediaType(type) ?? '',
     STATIC_FILE_SIZE: String(size),
     ...(path === undefined ? {} : { STATIC_FILE_PATH: path }),
     ...(error === undefined ? {} : { STATIC_FILE_ERROR: error.code }),

@@ -5,9 +5,9 @@
  */
 import { shownIdentity } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
+import { plainType } from '../agent/file-names.ts'
 import { runBy } from '../agent/members.ts'
 import { plainJson } from '../terminal/output.ts'
-import { plainType } from './file-tools.ts'
 import type { ArrivedMessage } from './lane.ts'
 import type { Notice } from './notices.ts'
 import type { ReceivedFile } from './received-files.ts'

@@ -21,7 +21,6 @@ const MAX_TOTAL = 1024 * MIB
 const MS = 1000
 const LOOK_S = 5
 const ID = /^[0-9a-f]{32}$/
-const TYPE = /^[\w.+-]{1,60}\/[\w.+-]{1,60}$/
 
 export const saveFile: Tool = {
   name: 'save_file',
@@ -125,9 +124,4 @@ function checkRoom(directory: string, size: number): void {
       ? `The file has ${byteText(size)}; the limit is ${limit}.`
       : `The file has ${byteText(size)}, and ${directory} holds ${byteText(total)}; the limit is ${limit}.`
   throw StaticError.of('too_large', `${problem} Your user can save it with \`static channel files save\`.`)
-}
-
-/** The media type that a sender gave, if it is one. */
-export function plainType(type: string): string | undefined {
-  return TYPE.test(type) ? type : undefined
 }

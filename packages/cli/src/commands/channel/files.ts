@@ -3,6 +3,7 @@ import { resolve, sep } from 'node:path'
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { FileSummary } from '../../agent/file-actions.ts'
+import { mediaType, shownFileName } from '../../agent/file-names.ts'
 import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
 import { byteText, followTransfer } from '../../agent/transfer.ts'
 import { confirm } from '../../terminal/ask.ts'
@@ -46,9 +47,9 @@ function listCommand(): Command {
       if (files.length === 0) return note('there is no file to save.')
       const rows = files.map(({ id, name: own, size, type, sender, time }) => [
         id,
-        own,
+        shownFileName(own),
         byteText(size),
-        type,
+        mediaType(type) ?? '',
         sender.name,
         time,
       ])
@@ -79,10 +80,10 @@ ${examples('static channel files save acme/support/routing report.pdf', 'static 
         const paths: { readonly id: string; readonly path: string }[] = []
         for (const file of words.map((word) => find(files, word))) {
           const id = await agent.call('startSave', name, file.index, to)
-          const done = await followTransfer(agent, id, { doing: `Saving ${file.safe_name}` })
+          const done = await followTransfer(agent, id, { doing: `Saving ${shownFileName(file.safe_name)}` })
           const path = 'path' in done ? done.path : to
           paths.push({ id: file.id, path })
-          if (!flags.json) print(`Saved ${printable(file.name)} (${byteText(file.size)}) as ${path}.`)
+          if (!flags.json) print(`Saved ${shownFileName(file.name)} (${byteText(file.size)}) as ${path}.`)
         }
         return paths
       })

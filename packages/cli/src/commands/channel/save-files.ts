@@ -9,11 +9,12 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { readPrivateFile, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
+import { shownFileName } from '../../agent/file-names.ts'
 import type { OpenAgent } from '../../agent/open.ts'
 import type { SavedMessage } from '../../handlers/command.ts'
 import { totalOf } from '../../agent/directory-size.ts'
 import { byteText, followTransfer } from '../../agent/transfer.ts'
-import { note, printable } from '../../terminal/output.ts'
+import { note } from '../../terminal/output.ts'
 
 /** Flags for saving files. */
 export interface SaveFlags {
@@ -103,7 +104,7 @@ export class FileSaver {
     try {
       this.#check(file.size)
       const id = await agent.call('startSave', channel, index, this.#directory)
-      const done = await followTransfer(agent, id, { doing: `Saving ${file.safe_name}` })
+      const done = await followTransfer(agent, id, { doing: `Saving ${shownFileName(file.safe_name)}` })
       if (!('path' in done)) throw StaticError.of('internal_error')
       this.#keep(place, done.path)
       return { ...message, file: { ...file, path: done.path } }
@@ -111,7 +112,7 @@ export class FileSaver {
       if (!(error instanceof StaticError)) throw error
       const { code, message: reason } = error
       if (retries && PASSING.has(code)) throw error
-      note(`${printable(file.name)} was not saved: ${reason}`)
+      note(`file ${shownFileName(file.name)} was not saved: ${reason}`)
       return { ...message, file: { ...file, error: { code, message: reason } } }
     }
   }
