@@ -135,11 +135,20 @@ async function openTarget({ channel, index }: Receiving, disk: FileDisk, path: s
     if (opened) return opened
     await disk.discard(target, partFile)
   }
-  const chosen = isSame ? target : await disk.chooseTarget(path, safeName(name))
-  // Recorded first, so that what a crash leaves is known to be of this agent.
-  files.update(index, { target: chosen, partFile: undefined, savedParts: 0 })
-  await files.log()
-  const opened = await disk.openTarget(chosen)
+  let chosen = isSame ? target : await disk.chooseTarget(path, safeName(name))
+  for (let isLeft = isSame; ; isLeft = false) {
+    // Recorded first, so that what a crash leaves is known to be of this agent.
+    files.update(index, { target: chosen, partFile: undefined, savedParts: 0 })
+    await files.log()
+    const opened = await disk.openTarget(chosen, isLeft)
+    if (opened) return await recorded(channel, index, opened)
+    // Another file has got this name meanwhile.
+    chosen = await disk.chooseTarget(path, safeName(name))
+  }
+}
+
+/** Puts on disk which file is written to. */
+async function recorded({ files }: AgentChannel, index: number, opened: OpenedTarget): Promise<OpenedTarget> {
   try {
     files.update(index, { partFile: opened.identity })
     await files.log()

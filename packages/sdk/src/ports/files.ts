@@ -85,8 +85,11 @@ export interface FileDisk {
   chooseTarget(path: string, safeName: string): Promise<string>
   /** Whether a path is this target, or the directory that it is in. */
   leadsTo(path: string, target: string): Promise<boolean>
-  /** Creates the unfinished file of a target. An empty one of this user is used again: a crash has left it. */
-  openTarget(target: string): Promise<OpenedTarget>
+  /**
+   * Creates the unfinished file of a target; undefined if another file has taken either name. With `isLeft`, a crash may
+   * have left an empty one, which is replaced.
+   */
+  openTarget(target: string, isLeft: boolean): Promise<OpenedTarget | undefined>
   /** Opens the unfinished file of a target, or the finished one, if it is the one with this identity. */
   reopenTarget(target: string, identity: string): Promise<OpenedTarget | undefined>
   /** Deletes the unfinished file of a target, if it is the one with this identity. */

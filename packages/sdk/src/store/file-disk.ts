@@ -38,7 +38,7 @@ export function makeFileDisk(directory: string): FileDisk {
     discard: async (target, identity) => {
       const part = target + PART
       const found = await lookUp(part)
-      if (found && identityOf(found) === identity) await unlink(part).catch(() => {})
+      if (found && identityOf(found) === identity && !isBeingSaved(found)) await unlink(part).catch(() => {})
     },
   }
 }
@@ -116,7 +116,7 @@ async function chooseTarget(path: string, safeName: string): Promise<string> {
   const absolute = resolve(path)
   if (!(await isDirectory(absolute))) {
     if (/[/\\]$/.test(path)) throw refused(`There is no directory ${absolute}.`)
-    if (await lookUp(absolute)) throw taken(absolute)
+    for (const name of [absolute, absolute + PART]) if (await lookUp(name)) throw taken(name)
     return absolute
   }
   for (let number = 1; number <= MOST_NUMBERS; number++) {
@@ -126,22 +126,30 @@ async function chooseTarget(path: string, safeName: string): Promise<string> {
   throw refused(`${absolute} has too many files of the name ${safeName}. Choose another directory.`)
 }
 
-async function openTarget(path: string): Promise<OpenedTarget> {
-  if (await lookUp(path)) throw taken(path)
+async function openTarget(path: string, isLeft: boolean): Promise<OpenedTarget | undefined> {
+  if (await lookUp(path)) return undefined
   const part = path + PART
-  const handle = await open(part, NEW, PRIVATE).catch((error: unknown) =>
-    isCode(error, 'EEXIST') ? openLeftover(part) : fail(error, part, 'written'),
-  )
-  return await targetOf(path, handle)
+  const handle = (await openNew(part)) ?? (isLeft && (await removeLeftover(part)) ? await openNew(part) : undefined)
+  if (!handle) return undefined
+  return new Target(path, handle, await handle.stat({ bigint: true }), false)
 }
 
-/** An empty file was left by a crash before anything was written. */
-async function openLeftover(part: string): Promise<FileHandle> {
-  const handle = await open(part, EXISTING).catch((error: unknown) => fail(error, part, 'written'))
-  const found = await handle.stat({ bigint: true })
-  if (isOwn(found) && found.size === 0n) return handle
-  await handle.close()
-  throw taken(part)
+/** Undefined if the name is taken: two files never share one on disk. */
+async function openNew(part: string): Promise<FileHandle | undefined> {
+  return await open(part, NEW, PRIVATE).catch((error: unknown) =>
+    isCode(error, 'EEXIST') ? undefined : fail(error, part, 'written'),
+  )
+}
+
+/**
+ * Removes an empty file that a crash has left before anything was written. It is not used again: if another program is
+ * about to write to it after all, that one notices that the name leads elsewhere.
+ */
+async function removeLeftover(part: string): Promise<boolean> {
+  const found = await lookUp(part)
+  if (!found || !isOwn(found) || found.size !== 0n || isBeingSaved(found)) return false
+  await unlink(part).catch((error: unknown) => fail(error, part, 'written'))
+  return true
 }
 
 async function reopenTarget(path: string, identity: string): Promise<OpenedTarget | undefined> {
@@ -152,7 +160,7 @@ async function reopenTarget(path: string, identity: string): Promise<OpenedTarge
     if (left && identityOf(left) === identity) await unlink(part)
     await syncDirectory(path)
     const handle = await open(path, constants.O_RDONLY | NO_FOLLOW).catch((error: unknown) => fail(error, path, 'read'))
-    return new Target(path, handle, identity, true)
+    return new Target(path, handle, await handle.stat({ bigint: true }), true)
   }
   let handle: FileHandle
   try {
@@ -161,13 +169,21 @@ async function reopenTarget(path: string, identity: string): Promise<OpenedTarge
     return undefined
   }
   const found = await handle.stat({ bigint: true })
-  if (isOwn(found) && identityOf(found) === identity) return new Target(path, handle, identity, false)
+  const isMine = isOwn(found) && identityOf(found) === identity && !isBeingSaved(found)
+  if (isMine) return new Target(path, handle, found, false)
   await handle.close()
   return undefined
 }
 
-async function targetOf(path: string, handle: FileHandle): Promise<OpenedTarget> {
-  return new Target(path, handle, identityOf(await handle.stat({ bigint: true })), false)
+/** The files that this process is saving. While one is open, no other file gets its number. */
+const saving = new Set<string>()
+
+function isBeingSaved(found: BigIntStats): boolean {
+  return saving.has(onDisk(found))
+}
+
+function onDisk({ dev, ino }: BigIntStats): string {
+  return `${dev}:${ino}`
 }
 
 class Target implements OpenedTarget {
@@ -175,12 +191,15 @@ class Target implements OpenedTarget {
   readonly identity: string
   readonly isComplete: boolean
   readonly #handle: FileHandle
+  readonly #onDisk: string
 
-  constructor(path: string, handle: FileHandle, identity: string, isComplete: boolean) {
+  constructor(path: string, handle: FileHandle, opened: BigIntStats, isComplete: boolean) {
     this.path = path
-    this.identity = identity
+    this.identity = identityOf(opened)
     this.isComplete = isComplete
     this.#handle = handle
+    this.#onDisk = onDisk(opened)
+    saving.add(this.#onDisk)
   }
 
   async write(bytes: Uint8Array, position: number): Promise<void> {
@@ -208,6 +227,7 @@ class Target implements OpenedTarget {
   }
 
   async close(): Promise<void> {
+    saving.delete(this.#onDisk)
     await this.#handle.close()
   }
 

@@ -24,6 +24,7 @@ import type { Channel } from '../../src/public/channel.ts'
 import type { StaticClient } from '../../src/public/client.ts'
 import type { ReceivedFile } from '../../src/public/received/received-file.ts'
 import { type AgentOptions, code, NAME, take, takeEnvelope, TestSystem } from '../support/test-system.ts'
+import { makeFileDisk } from '../../src/store/file-disk.ts'
 import { directoryFor, MIB } from './support.ts'
 
 interface Scene {
@@ -185,6 +186,63 @@ test('nothing is overwritten, and what is in the way is named', async (t) => {
     assert.equal(await file.save(targets), join(targets, `report${number}.pdf`))
   }
   assert.ok(readdirSync(targets).every((name) => !name.endsWith('.part')))
+})
+
+test('files of one name that are saved at once never share a file on disk', async (t) => {
+  const { a, b, directory, path } = await sceneFor(t)
+  const targets = join(directory, 'targets')
+  mkdirSync(targets)
+  const sent = new Map<string, Buffer>()
+  const receive = async (): Promise<ReceivedFile> => {
+    const bytes = randomBytes(MIB + 9)
+    writeFileSync(path, bytes)
+    sent.set((await a.sendFile(path, { name: 'report.pdf' })).fileId, bytes)
+    return (await takeEnvelope(b)).file ?? assert.fail()
+  }
+  const isWhole = (file: ReceivedFile, at: string): boolean => readFileSync(at).equals(sent.get(file.id)!)
+  const files = [await receive(), await receive(), await receive()]
+  const saved = await Promise.all(files.map((file) => file.save(targets)))
+  for (const [index, file] of files.entries()) assert.ok(isWhole(file, saved[index]!), `file ${index}`)
+  assert.deepEqual(
+    saved.toSorted(),
+    ['report-2.pdf', 'report-3.pdf', 'report.pdf'].map((name) => join(targets, name)),
+  )
+  const [one, two] = [await receive(), await receive()]
+  const only = join(directory, 'only')
+  const results = await Promise.allSettled([one.save(only), two.save(only)])
+  const lost = results.findIndex(({ status }) => status === 'rejected')
+  const [winner, loser] = lost === 0 ? [two, one] : [one, two]
+  assert.deepEqual(results[1 - lost], { status: 'fulfilled', value: only })
+  assert.match(String((results[lost] as PromiseRejectedResult).reason), /only(\.part)? already exists/)
+  assert.ok(isWhole(winner, only))
+  assert.equal(await loser.save(targets), join(targets, 'report-4.pdf'))
+  assert.ok(isWhole(loser, join(targets, 'report-4.pdf')))
+  assert.ok([...readdirSync(targets), ...readdirSync(directory)].every((name) => !name.endsWith('.part')))
+})
+
+test('what a crash has left is used again, but not while it is being saved', async (t) => {
+  const directory = directoryFor(t)
+  const disk = makeFileDisk(directory)
+  const path = join(directory, 'report.pdf')
+  const first = (await disk.openTarget(path, false)) ?? assert.fail()
+  assert.equal(await disk.openTarget(path, true), undefined)
+  assert.equal(await disk.reopenTarget(path, first.identity), undefined)
+  await disk.discard(path, first.identity)
+  await first.write(Buffer.from('half'), 0)
+  await first.close()
+  // With content, only the save that has made it goes on with it.
+  assert.equal(await disk.openTarget(path, true), undefined)
+  const again = (await disk.reopenTarget(path, first.identity)) ?? assert.fail()
+  await again.close()
+  await disk.discard(path, first.identity)
+  writeFileSync(`${path}.part`, '')
+  assert.equal(await disk.openTarget(path, false), undefined)
+  await assert.rejects(disk.chooseTarget(path, ''), invalid(/report.pdf.part already exists/))
+  const left = (await disk.openTarget(path, true)) ?? assert.fail()
+  await left.write(Buffer.from('whole'), 0)
+  await left.finish(5)
+  await left.close()
+  assert.equal(readFileSync(path, 'utf8'), 'whole')
 })
 
 test('a full disk, a cancelled call and a restart: saving goes on where it stopped, and a dropped file is gone', async (t) => {

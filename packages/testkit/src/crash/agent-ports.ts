@@ -123,11 +123,22 @@ export class CrashingPorts {
   #disk(disk: FileDisk): FileDisk {
     return {
       ...disk,
-      openTarget: (path) => this.#later('disk', async () => this.#target(await disk.openTarget(path))),
-      reopenTarget: async (path, identity) => {
-        const target = await this.#later('disk', () => disk.reopenTarget(path, identity))
+      openTarget: (path, isLeft) => this.#opened(() => disk.openTarget(path, isLeft)),
+      reopenTarget: (path, identity) => this.#opened(() => disk.reopenTarget(path, identity)),
+    }
+  }
+
+  /** Opens a file to save. With a process, the system would close what it has just opened. */
+  async #opened(open: () => Promise<OpenedTarget | undefined>): Promise<OpenedTarget | undefined> {
+    let target: OpenedTarget | undefined
+    try {
+      return await this.#later('disk', async () => {
+        target = await open()
         return target && this.#target(target)
-      },
+      })
+    } catch (error) {
+      await target?.close()
+      throw error
     }
   }
 
