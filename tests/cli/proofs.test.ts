@@ -151,7 +151,10 @@ test('a stranger trusts the domain, and decides about keys that were all replace
     await failure(acme, `static domain check acme.example ${pinned()}`),
     /is not what this machine has signed/,
   )
-  assert.match(await failure(initech, `static trust add acme.example ${pinned()}`), /replaced all of its keys at once/)
+  // Also with keys that come in another way.
+  writeFileSync(join(initech.home, 'ca.pem'), `${web.ca}\n`)
+  for (const way of [pinned(), `--address ${web.address} --ca ca.pem`])
+    assert.match(await failure(initech, `static trust add acme.example ${way}`), /replaced all of its keys at once/)
   assert.match(await failure(initech, 'static trust accept-keys acme.example'), /Pass --yes to continue/)
   assert.match(await output(initech, 'static trust list'), /new keys wait for `trust accept-keys`/)
   const accepted = await json<{ changed: boolean; keys: string[] }>(

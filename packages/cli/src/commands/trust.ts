@@ -130,10 +130,14 @@ async function add(text: string, flags: AddFlags): Promise<void> {
   })
   const store = await openStore()
   const isRoot = (each: ListedRoot): boolean => each.root.text === root.text
-  const isListed = store.list().some(isRoot)
+  const known = store.list().find(isRoot)?.root
+  const isSame = known?.keys === root.keys && JSON.stringify(known?.pin) === JSON.stringify(root.pin)
   const found = await fetched(root)
-  const afterThis = (known: KeyState): KeyState => afterFetch(root, isListed ? known : NO_KEYS, found, Date.now())
-  const state = usable(root, afterThis(store.load(root)))
+  // What is known of it counts also if its keys come in another way from now on.
+  const before = known === undefined ? NO_KEYS : store.load(known)
+  const afterThis = (now: KeyState): KeyState =>
+    afterFetch(root, known !== undefined && isSame ? now : before, found, Date.now())
+  const state = usable(root, afterThis(before))
   if (state.waiting !== undefined) throw replaced(root)
   // The keys first: a crash in between leaves keys of a root that nothing uses.
   store.update(root, afterThis)

@@ -284,6 +284,29 @@ test('the trust list is a private file, and damage to it makes nothing valid', (
   )
 })
 
+test('keys that one agent reads from a file are not those that another one fetches for the same domain', async () => {
+  const place = directory('trust-ways')
+  const company = new DomainStore(directory('trust-ways-domain'), 'acme.example')
+  company.init()
+  const keys = join(home, 'trust-ways.json')
+  writeFileSync(keys, company.publicFile(Date.now()))
+  const statement = await company.sign({ agentId: alice.id, subject: 'deployer' }, 30, Date.now())
+  const proof = await alice.proof('statement', () => statement)
+  web.pages.delete(PLACE)
+  const line = async (root: Root): Promise<string> => {
+    const checker = openChecker({ directory: place, identity: 'verifier', roots: [root] }, () => {})
+    await checker.start()
+    checker.stop()
+    return lineOf(await checker.check(proof, alice.context()))
+  }
+  assert.match(await line(parseRoot('acme.example', { keys })), /^checked/)
+  const other = { address: web.address, ca: oidc.ca }
+  for (const root of [pinned('acme.example'), parseRoot('acme.example', { pin: other })])
+    assert.match(await line(root), /^unchecked: its keys are out of reach/)
+  const ways = [parseRoot('acme.example'), parseRoot('acme.example', { keys: `${keys}2` })]
+  for (const root of ways) assert.deepEqual(new TrustStore(place).load(root), NO_KEYS)
+})
+
 test('a root for one agent is not that of another', async () => {
   const place = directory('trust-narrow')
   new TrustStore(place).change(() => [{ root: pinned('acme.example'), agents: ['deployer'] }])

@@ -141,9 +141,14 @@ interface ListedEntry extends Pick<Root, 'keys' | 'pin'> {
   readonly agents?: readonly string[]
 }
 
-/** By hash, because roots contain characters that file names cannot have. */
-function keysFile({ text }: Root): string {
-  return `keys-${toHex(sha256(utf8(text))).slice(0, HASH_DIGITS)}.json`
+/**
+ * By hash, because roots contain characters that file names cannot have. What one agent of the account reads from a file
+ * or a pinned address is not what another one fetches from the internet.
+ */
+function keysFile({ text, keys, pin }: Root): string {
+  const isPublic = keys === undefined && pin === undefined
+  const way = isPublic ? '' : `\n${JSON.stringify([keys ?? null, pin?.address ?? null, pin?.ca ?? null])}`
+  return `keys-${toHex(sha256(utf8(text + way))).slice(0, HASH_DIGITS)}.json`
 }
 
 function keyState(json: unknown): KeyState {
