@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Optional, Sequence, Union
 
 from ._handler_log import Logger
-from ._options import KeyFile, Mint, Passphrase, Path, ProofFile, Request, absolute, key_source, milliseconds, proof_source, request
+from ._options import KeyFile, Mint, Passphrase, Path, ProofFile, Request, absolute, history_rule, key_source, milliseconds, proof_source, request
 
 
 class Configured:
@@ -40,6 +40,10 @@ class Configured:
         receipts: The level that this agent's signed receipts report to the other members of a channel:
             ``"settled"``, how far the application has settled messages; ``"delivered"``, only how far they were
             received; or ``"off"``, nothing. Default: ``"settled"``.
+        history: For how many days, 1 to 365, the agent keeps the messages that were settled and those that it has
+            sent, in its database (``Channel.history``). The agent remembers it, and follows it in whatever program
+            opens it. ``False``: keep none, and erase what is kept. Default: as the agent was last told; a new agent
+            keeps none.
         key: The key that unlocks the agent's database. Default: the file ``agent.key`` in ``data_dir``.
         roots: The issuers that this agent trusts to say who runs another agent: a domain (``acme.example``),
             ``github:acme/app`` or ``oidc:https://issuer.example``. Default: the list of the account (``static trust``).
@@ -78,6 +82,7 @@ class Configured:
         visible_files: bool = False,
         offers: Optional[Literal["anyone", "known", "none"]] = None,
         receipts: Optional[Literal["off", "delivered", "settled"]] = None,
+        history: Union[int, Literal[False], None] = None,
         key: Union[KeyFile, Passphrase, None] = None,
         roots: Optional[Sequence[str]] = None,
         proof: Union[ProofFile, Mint, str, None] = None,
@@ -105,6 +110,7 @@ class Configured:
                     "visibleFiles": visible_files,
                     "offers": offers,
                     "receipts": receipts,
+                    "history": history_rule(history),
                     "key": key_source(key),
                     "roots": None if roots is None else list(roots),
                     "proof": proof_source(proof),

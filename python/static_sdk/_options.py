@@ -110,6 +110,10 @@ def proof_source(proof: Union[ProofFile, Mint, str, None]) -> Union[Dict[str, Op
     raise TypeError(f'proof must be a ProofFile, a function or "github-actions", not {type(proof).__name__}')
 
 
+def history_rule(history: Union[int, Literal[False], None]) -> Union[Dict[str, int], Literal[False], None]:
+    return history if history is None or history is False else {"days": history}
+
+
 def proving(show: Show = None, require: Require = None) -> Dict[str, Any]:
     """The fields of a call about proofs that are given."""
     rules = require if require is None or isinstance(require, str) else list(require)

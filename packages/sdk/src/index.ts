@@ -31,16 +31,19 @@ export type {
   AskOptions,
   CatchUpOptions,
   ChannelStandby,
+  HistoryOptions,
   SendOptions,
 } from './public/options/channel-options.ts'
 export { type JoinOffer, StaticClient } from './public/client.ts'
 export type { AgentEvent } from './agent/events.ts'
+export type { HistoryOption } from './channel/keeping/keeping.ts'
 export type { OfferPolicy } from './joining/offers.ts'
 export type { Answers, ServeOptions } from './channel/asking/serving.ts'
 export type { HandleOptions } from './channel/receiving/handling.ts'
 export type { SentMessage } from './channel/sending/outbox.ts'
 export type { ReceiptLevel, UnreachedReason } from './channel/receipts/reached.ts'
 export { Answer, ChannelRequest, Envelope, type ReceivedMessage } from './public/envelope.ts'
+export type { HistoryMessage } from './public/received/history-message.ts'
 export type { PoisonMessage, PoisonMessages } from './public/received/poison-messages.ts'
 export type { ChannelMember, ListedMember } from './public/received/member.ts'
 export { ReceivedFile } from './public/received/received-file.ts'

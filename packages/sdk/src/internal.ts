@@ -20,6 +20,8 @@ export type {
   InboxRecord,
   InviteRecord,
   JoinerRecord,
+  KeptRecord,
+  KeptSize,
   KeyPackageRecord,
   LeaverRecord,
   OpenedTarget,
@@ -43,12 +45,13 @@ export {
   prepareAnswers,
   prepareFiles,
   prepareInbox,
+  prepareKept,
   preparePoison,
   prepareRequests,
   readSnapshot,
 } from './store/snapshot.ts'
 export type { Value } from './store/sqlite.ts'
-export type { Key, RowReads, RowWrites, Table, Totals } from './store/rows/table.ts'
+export type { Backwards, Key, RowReads, RowWrites, Table, Totals } from './store/rows/table.ts'
 export { IDENTITY } from './store/tables/agent-tables.ts'
 export { TABLES } from './store/tables/all-tables.ts'
 export { StreamEvents } from './transport/stream-events.ts'

@@ -44,6 +44,8 @@ class Secrets {
       answers: (id) => store.answers(id),
       fileDigests: (id, index) => store.fileDigests(id, index),
       uploadParts: (id, fileId) => store.uploadParts(id, fileId),
+      kept: (id, before, limit) => store.kept(id, before, limit),
+      keptSizes: (id, before, limit) => store.keptSizes(id, before, limit),
       write: (changes) => {
         for (const change of changes) secrets.#note(change)
         store.write(changes)

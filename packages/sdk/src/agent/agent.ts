@@ -37,6 +37,7 @@ import { agentFiles, type FileParts } from '../files/agent-files.ts'
 import { IncomingWelcomes } from '../joining/incoming-welcomes.ts'
 import { type AgentLog, type HandlerFailure, HandlerLog, isFailure } from './log/handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
+import { type HistoryOption, Keeping } from '../channel/keeping/keeping.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'
@@ -67,6 +68,8 @@ export interface AgentParts {
   readonly offers?: OfferPolicy | undefined
   /** The level that the agent's receipts report. Default: `settled`. */
   readonly receipts?: ReceiptMode | undefined
+  /** Whether the agent keeps a history. Default: as stored with the agent. */
+  readonly history?: HistoryOption | undefined
   /** Shared by the agents of a process. */
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined
   /** Opens what makes and checks proofs; undefined for none. */
@@ -111,7 +114,7 @@ export class Agent implements SessionListener, AgentServices {
 
   /** `invites` creates the handler of invites, if there is one. */
   constructor(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler) {
-    const { identity, keyPackages, channels, removed, pins, relays, ...stored } = parts.store.load()
+    const { identity, keyPackages, channels, removed, pins, relays, keepingDays, ...stored } = parts.store.load()
     const key = { publicKey: identity.publicKey, seed: identity.secretKey }
     this.stored = stored
     this.#parts = parts
@@ -124,7 +127,7 @@ export class Agent implements SessionListener, AgentServices {
       )
     const session = Agent.#sessionOf(this)
     this.#deliveries = new Deliveries(session, this.timers)
-    this.context = Agent.#contextOf(this, key, session, pins)
+    this.context = Agent.#contextOf(this, key, session, { pins, identity, keepingDays })
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
     this.requests = new RelayRequests(session, this.timers)
     this.#supply = new KeyPackageSupply(this)
@@ -137,6 +140,10 @@ export class Agent implements SessionListener, AgentServices {
     const connected = parts.connect(this, key, relays)
     this.#session = connected.session
     this.ready = connected.ready
+  }
+
+  get keeping(): Keeping {
+    return this.context.keeping
   }
 
   get agentId(): AgentId {
@@ -265,11 +272,17 @@ export class Agent implements SessionListener, AgentServices {
     agent: Agent,
     key: SignatureKeyPair,
     session: Pick<RelaySession, 'request'>,
-    pins: Snapshot['pins'],
+    { pins, identity, keepingDays }: Pick<Snapshot, 'pins' | 'identity' | 'keepingDays'>,
   ): AgentContext {
     const parts = agent.#parts
     const { store, engine } = parts
     const journal = new Journal(store, (error) => agent.#fail(error))
+    const keepingContext = {
+      journal,
+      identity: identity.identity,
+      now: () => parts.now(),
+      all: () => [...agent.channels].map(({ kept }) => kept),
+    }
     const sign = ed25519.signer(key)
     const proofs = parts.proofs?.(sign, {
       changed: () => agent.#review(),
@@ -285,6 +298,7 @@ export class Agent implements SessionListener, AgentServices {
       turns: parts.turns,
       pins: new Pins(pins, journal),
       proofs,
+      keeping: new Keeping(keepingContext, keepingDays, parts.history),
       receipts: parts.receipts ?? 'settled',
       files: agentFiles(parts.files),
       session,
@@ -346,6 +360,7 @@ export class Agent implements SessionListener, AgentServices {
 
   #tick(): void {
     const now = this.context.now()
+    this.keeping.tick(now)
     for (const { upkeep, proving, files } of this.channels) {
       upkeep.tick(now)
       proving.tick()

@@ -9,6 +9,7 @@ import type { Deliveries } from './deliveries.ts'
 import type { AgentEvent } from './events.ts'
 import type { HandlerFailure } from './log/handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
+import type { Keeping } from '../channel/keeping/keeping.ts'
 import type { Pins } from './pins.ts'
 import type { ProofDesk } from '../proofs/desk.ts'
 
@@ -24,6 +25,8 @@ export interface AgentContext {
   readonly pins: Pins
   /** Undefined for an agent that neither shows nor checks proofs. */
   readonly proofs: ProofDesk | undefined
+  /** Whether messages are kept once they are settled or sent. */
+  readonly keeping: Keeping
   /** The level that this agent's receipts report to others. */
   readonly receipts: ReceiptMode
   readonly session: Pick<RelaySession, 'request'>

@@ -26,6 +26,7 @@ import { ChannelFiles } from '../files/channel-files.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
 import { Follower } from './log/follower.ts'
 import { Forks } from './log/forks.ts'
+import { KeptMessages } from './keeping/kept-messages.ts'
 import { History } from './log/history.ts'
 import { loadPending, type Pending } from './members/commits.ts'
 import { Committer } from './members/committer.ts'
@@ -74,6 +75,8 @@ export class AgentChannel {
   readonly proving: Proving
   readonly files: ChannelFiles
   readonly forks: Forks
+  /** The history that the agent keeps for its user. */
+  readonly kept: KeptMessages
   /**
    * All parts, in the order in which each is asked (part.ts). Intake comes first, so that nothing more arrives once a
    * session is lost or a channel ends. Receipts come before the roster, which reports a change of members, so that they
@@ -101,6 +104,7 @@ export class AgentChannel {
     this.#ended = ended
     this.turn = new ChannelTurn(context, this, record)
     this.standing = new Standing(this, record)
+    this.kept = new KeptMessages(context, this.id)
     const { pending, unreadable } = this.#load(stored)
     this.intake = new Intake(context, this, record)
     this.sender = new Sender(context, this, stored)

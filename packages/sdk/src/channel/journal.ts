@@ -10,6 +10,8 @@ import {
   type Change,
   type ChannelId,
   type InboxRecord,
+  type KeptRecord,
+  type KeptSize,
   type PoisonRecord,
   RefusedChange,
   type UploadPart,
@@ -167,6 +169,24 @@ export class Journal {
   uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[] {
     this.#flushToRead()
     return this.#store.uploadParts(id, fileId)
+  }
+
+  /** Writes pending changes, then returns kept messages before an index, the newest first. */
+  kept(id: ChannelId, before: number, limit: number): readonly KeptRecord[] {
+    this.#flushToRead()
+    return this.#store.kept(id, before, limit)
+  }
+
+  /** The same without their content. */
+  keptSizes(id: ChannelId, before: number, limit: number): readonly KeptSize[] {
+    this.#flushToRead()
+    return this.#store.keptSizes(id, before, limit)
+  }
+
+  /** Writes pending changes, then removes deleted data from the files. */
+  checkpoint(): void {
+    this.#flushToRead()
+    this.#store.checkpoint()
   }
 
   /** Ends the turn and writes it now. */

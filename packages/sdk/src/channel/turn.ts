@@ -234,9 +234,11 @@ export class ChannelTurn implements Writer {
       changes.push({ type: 'putEpoch', id, epoch: undefined })
       this.#epochChanged = false
     }
-    // Readers get the newest messages from memory: on disk they would be ahead of the channel's position in the log.
+    // Readers get the newest messages from memory: on disk they would be ahead of the channel's position in the log, and
+    // they are delivered again.
     const { index } = this.#stored.position
-    const isAhead = (change: Change): boolean => change.type === 'putInbox' && change.record.index > index
+    const isAhead = (change: Change): boolean =>
+      (change.type === 'putInbox' || change.type === 'putKept') && change.record.index > index
     this.#recordChanged = false
     return [...changes, ...inbox.drain().filter((change) => !isAhead(change)), ...poison.drain()]
   }

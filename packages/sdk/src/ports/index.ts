@@ -2,6 +2,8 @@
 export type { FileDisk, OpenedSource, OpenedTarget, PartLine, PartReply, PartRequest, Spool } from './files.ts'
 export type { FileRecord, UploadPart, UploadRecord } from './file-records.ts'
 export type { AgentId, ChannelId, Time } from './ids.ts'
+export { KEPT_KINDS } from './kept-records.ts'
+export type { KeptKind, KeptRecord, KeptSize } from './kept-records.ts'
 export type { Logger } from './logger.ts'
 export type {
   Admit,

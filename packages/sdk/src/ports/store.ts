@@ -26,6 +26,7 @@ import type {
   PoisonRecord,
   WaitingTotals,
 } from './message-records.ts'
+import type { KeptPlace, KeptRecord, KeptSize } from './kept-records.ts'
 import type { MemberProofRecord, OwnProofRecord } from './proof-records.ts'
 import type { KnownRelay } from './session.ts'
 
@@ -284,6 +285,11 @@ export type Change =
     }
   /** Includes its parts. */
   | { readonly type: 'dropUpload'; readonly id: ChannelId; readonly fileId: Uint8Array }
+  /** The application has settled a message, or this agent has sent one, and it is kept. */
+  | { readonly type: 'putKept'; readonly id: ChannelId; readonly record: KeptRecord }
+  | { readonly type: 'dropKept'; readonly id: ChannelId; readonly place: KeptPlace }
+  /** For how many days messages are kept. 0: none, and what was kept is being erased. Undefined: none. */
+  | { readonly type: 'putKeeping'; readonly days: number | undefined }
   /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
   | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
   | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
@@ -358,6 +364,8 @@ export interface Snapshot {
   readonly invites: readonly InviteRecord[]
   readonly joiners: readonly JoinerRecord[]
   readonly attempts: readonly AttemptRecord[]
+  /** For how many days messages are kept; see `putKeeping`. */
+  readonly keepingDays: number | undefined
 }
 
 /** The agent's database. Synchronous, because a transaction of this size takes less time than a thread switch. */
@@ -379,6 +387,10 @@ export interface AgentStore {
   fileDigests(id: ChannelId, index: number): Uint8Array | undefined
   /** How the parts of an upload are encrypted, in order. */
   uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[]
+  /** Kept messages of a channel before an index, the newest first. */
+  kept(id: ChannelId, before: number, limit: number): readonly KeptRecord[]
+  /** The same without their content. */
+  keptSizes(id: ChannelId, before: number, limit: number): readonly KeptSize[]
   /**
    * Writes all changes or none. They are on disk when it returns.
    *

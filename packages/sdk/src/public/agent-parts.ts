@@ -120,6 +120,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     apiUrl,
     offers: settings.offers,
     receipts: settings.receipts,
+    history: settings.history,
     proofs: (sign, listener) => openProofDesk(settings.proofs, sign, listener),
     files: {
       line: makePartLine({ ca, connectTimeoutMs }),

@@ -22,11 +22,14 @@ import {
   type AskOptions,
   type CatchUpOptions,
   type ChannelStandby,
+  type HistoryOptions,
   lifetimeOf,
   limitsOf,
+  pageOf,
   type SendOptions,
 } from './options/channel-options.ts'
 import { type Answer, ChannelRequest, Envelope } from './envelope.ts'
+import { type HistoryMessage, historyMessageOf } from './received/history-message.ts'
 import { poisonMessageOf, type PoisonMessages } from './received/poison-messages.ts'
 import { type ChannelMember, type ListedMember, memberOf } from './received/member.ts'
 import { deleteFile, type FileHome, ReceivedFile } from './received/received-file.ts'
@@ -344,6 +347,28 @@ export class Channel implements AsyncDisposable {
       retry: (message) => this.#edge.wait(() => poison.retry(message)),
       drop: (message) => this.#edge.wait(() => poison.drop(message)),
     }
+  }
+
+  /**
+   * A page of the messages that the application has settled and those that this agent has sent, the newest first, for an
+   * agent that keeps them (the option `history`). It is empty at the end. Large messages make a page shorter, and it
+   * is longer if the payloads of one message would be divided.
+   *
+   * @throws {StaticError} `invalid_request`
+   * @example for (let page = await channel.history(); page.length > 0; page = await channel.history({ before: page.at(-1).index })) show(page)
+   */
+  async history(options: HistoryOptions = {}): Promise<readonly HistoryMessage[]> {
+    return await this.#edge.wait(async () => {
+      checkOptions('history', options)
+      const { before, limit } = pageOf(options)
+      const { kept } = this.#channel
+      return kept.page(before, limit).map((record) => historyMessageOf(record, this.#agent.agentId))
+    })
+  }
+
+  /** Deletes the history of this channel. When it resolves, its messages are not in the files of the agent either. */
+  async eraseHistory(): Promise<void> {
+    await this.#edge.wait(() => this.#agent.keeping.erase(this.#channel.kept))
   }
 
   /** @internal Like `envelopes`, for messages that count as delivered only once marked as given. */

@@ -119,6 +119,7 @@ export class StaticClient implements AsyncDisposable {
     })
     try {
       await agent.ready
+      await agent.keeping.ready
     } catch (error) {
       await agent.close()
       throw error
@@ -362,6 +363,11 @@ export class StaticClient implements AsyncDisposable {
       if (failure) failed.push({ type: 'channel_failed', channel: name, error: this.edge.mark(failure) })
     }
     return this.#agent.events.read(failed)
+  }
+
+  /** Deletes the history of all channels (`Channel.eraseHistory`). The agent keeps what comes from then on. */
+  async eraseHistory(): Promise<void> {
+    await this.edge.wait(() => this.#agent.keeping.eraseAll())
   }
 
   /** Shuts the agent down. Unsent messages are sent at the next start; pending calls fail with `closed`. */

@@ -51,10 +51,10 @@ export interface FlagOption extends About {
 
 /**
  * A text, texts, a path, a secret (where null means none), bytes or a text, what unlocks the database, where proofs come
- * from, or a logger.
+ * from, whether to keep a history, or a logger.
  */
 export interface PlainOption extends About {
-  readonly kind: 'text' | 'texts' | 'path' | 'secret' | 'bytes' | 'key' | 'proof' | 'logger'
+  readonly kind: 'text' | 'texts' | 'path' | 'secret' | 'bytes' | 'key' | 'proof' | 'history' | 'logger'
 }
 
 export type ClientOption = ChoiceOption | IntegerOption | DurationOption | FlagOption | PlainOption
@@ -153,6 +153,12 @@ export const OPTIONS: {
       "The level that this agent's signed receipts report to the other members of a channel: `settled`, how far the application has settled messages; `delivered`, only how far they were received; or `off`, nothing.",
     choices: RECEIPT_MODES,
     usual: 'settled',
+  },
+  history: {
+    kind: 'history',
+    about:
+      'For how many days, 1 to 365, the agent keeps the messages that were settled and those that it has sent, in its database (`Channel.history`). The agent remembers it, and follows it in whatever program opens it. `false`: keep none, and erase what is kept.',
+    otherwise: 'as the agent was last told; a new agent keeps none',
   },
   key: {
     kind: 'key',

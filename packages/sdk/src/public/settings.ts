@@ -9,6 +9,7 @@ import { resolve } from 'node:path'
 import { checkOptionNames, fromHex, type ReceiptMode, StaticError, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
 import type { ProofSettings } from '../account/trust/desk.ts'
+import type { HistoryOption } from '../channel/keeping/keeping.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { OfferPolicy } from '../joining/offers.ts'
 import { shownValue } from './options/call-options.ts'
@@ -51,6 +52,8 @@ export interface Settings {
   readonly cellsPerSecond: number
   readonly offers: OfferPolicy
   readonly receipts: ReceiptMode
+  /** Undefined: as stored with the agent. */
+  readonly history: HistoryOption | undefined
   readonly key: KeySource
   /** Id of a relay to accept instead of the known one. */
   readonly acceptRelay: Uint8Array | undefined
@@ -105,6 +108,7 @@ interface Lookup {
 }
 
 const MAX_IDENTITY_BYTES = 255
+const MOST_HISTORY_DAYS = 365
 
 /**
  * Collects and validates the settings of a client.
@@ -171,6 +175,7 @@ function commonSettings(
     ...trafficOf(options),
     offers: choice('offers', options.offers, OPTIONS.offers),
     receipts: choice('receipts', options.receipts, OPTIONS.receipts),
+    history: checkHistory(options.history),
     key: options.key ?? { type: 'file' },
     acceptRelay: checkRelayId(options.acceptRelay),
     acceptRolledBack: flag('acceptRolledBack', options),
@@ -436,6 +441,15 @@ function flag(
 ): boolean {
   if (given === undefined || typeof given === 'boolean') return given ?? OPTIONS[option].usual
   throw invalid(`\`${option}\` is ${shownValue(given)}. It must be true or false.`)
+}
+
+function checkHistory(given: HistoryOption | undefined): HistoryOption | undefined {
+  const { days } = given || {}
+  const isRule = Number.isInteger(days) && days !== undefined && days >= 1 && days <= MOST_HISTORY_DAYS
+  if (given === undefined || given === false || (isRule && Object.keys(given).length === 1)) return given
+  throw invalid(
+    `\`history\` is ${shownValue(given)}. It must be { days } with a whole number from 1 to ${MOST_HISTORY_DAYS}, or false.`,
+  )
 }
 
 function checkLogger(given: Logger | false | undefined): Logger | false | undefined {

@@ -17,6 +17,7 @@ import {
 } from './tables/channel-tables.ts'
 import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './tables/file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
+import { KEEPING, KEPT } from './tables/kept-tables.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/message-tables.ts'
 import { MEMBER_PROOF, OWN_PROOF } from './tables/proof-tables.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipt-tables.ts'
@@ -37,6 +38,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...proofSteps(rowsOf),
     ...askSteps(rowsOf),
     ...fileSteps(rowsOf),
+    ...keptSteps(rowsOf),
     ...inviteSteps(rowsOf),
     ...admissionSteps(rowsOf),
   }
@@ -176,6 +178,18 @@ function fileSteps(rowsOf: WritesOf): Pick<Steps, FileStep> {
     putUpload: ({ id, record }) => uploads.put({ ...record, channel: id }),
     putUploadPart: ({ id, fileId, part }) => parts.put({ ...part, fileId, channel: id }),
     dropUpload: ({ id, fileId }) => uploads.drop(id, fileId),
+  }
+}
+
+function keptSteps(rowsOf: WritesOf): Pick<Steps, 'putKept' | 'dropKept' | 'putKeeping'> {
+  const [kept, keeping] = [rowsOf(KEPT), rowsOf(KEEPING)]
+  return {
+    putKept: ({ id, record }) => kept.put({ ...record, channel: id }),
+    dropKept: ({ id, place: { index, part, sender } }) => kept.drop(id, index, part, sender),
+    putKeeping: ({ days }) => {
+      if (days === undefined) keeping.drop(1)
+      else keeping.put({ one: 1, days })
+    },
   }
 }
 

@@ -6,6 +6,7 @@ import type {
   ChannelId,
   EpochRecord,
   IdentityRecord,
+  KeptRecord,
   MessageTotals,
   OutboxRecord,
   PendingCommitRecord,
@@ -29,6 +30,7 @@ import {
 } from './tables/channel-tables.ts'
 import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './tables/file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
+import { KEEPING, KEPT } from './tables/kept-tables.ts'
 import {
   ANSWER,
   ANSWERER,
@@ -70,6 +72,7 @@ export function readSnapshot(rowsOf: ReadsOf): Snapshot {
     invites: rowsOf(INVITE).all(),
     joiners: rowsOf(JOINER).all(),
     attempts: rowsOf(ATTEMPT).all(),
+    keepingDays: rowsOf(KEEPING).all()[0]?.days,
   }
 }
 
@@ -116,6 +119,18 @@ export function prepareFiles(rowsOf: ReadsOf): Pick<AgentStore, 'fileDigests' | 
       parts
         .page([id, fileId], -1, Number.MAX_SAFE_INTEGER)
         .map(({ channel: _channel, fileId: _fileId, ...part }) => part),
+  }
+}
+
+/** Prepares reading the kept messages of a channel before an index, the newest first. */
+export function prepareKept(rowsOf: ReadsOf): Pick<AgentStore, 'kept' | 'keptSizes'> {
+  const rows = rowsOf(KEPT)
+  const { channel: _channel, ...columns } = KEPT.columns
+  const all = Object.keys(columns) as (keyof KeptRecord)[]
+  const some = ['index', 'part', 'sender', 'keptAt', 'bytes'] as const
+  return {
+    kept: (id, before, limit) => rows.back(all, { start: [id], before, limit }),
+    keptSizes: (id, before, limit) => rows.back(some, { start: [id], before, limit }),
   }
 }
 

@@ -18,6 +18,8 @@ test('a manager whose listener dies reports it to every waiting caller', async (
       answers: (id) => store.answers(id),
       fileDigests: (id, index) => store.fileDigests(id, index),
       uploadParts: (id, fileId) => store.uploadParts(id, fileId),
+      kept: (id, before, limit) => store.kept(id, before, limit),
+      keptSizes: (id, before, limit) => store.keptSizes(id, before, limit),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

@@ -69,6 +69,7 @@ void test('options alone are sufficient', () => {
     traffic: 'standard',
     offers: 'anyone',
     receipts: 'settled',
+    history: undefined,
     cellsPerSecond: 0,
     key: { type: 'file' },
     acceptRelay: undefined,
@@ -490,4 +491,14 @@ void test('a relative directory needs a current one', () => {
   } finally {
     process.chdir(before)
   }
+})
+
+void test('a history has from 1 to 365 days, or is none', () => {
+  for (const history of [{ days: 1 }, { days: 365 }, false] as const)
+    assert.deepEqual(resolveSettings({ ...OPTIONS, history }, home()).history, history)
+  for (const history of [{ days: 0 }, { days: 366 }, { days: 1.5 }, { days: '30' }, {}, true, 30, { days: 3, day: 2 }])
+    assert.throws(
+      () => resolveSettings({ ...OPTIONS, history: history as never }, home()),
+      refused('invalid_request', /`history` is .*1 to 365, or false/),
+    )
 })

@@ -281,6 +281,8 @@ function bound(store: AgentStore): AgentStore {
     answers: (id) => store.answers(id),
     fileDigests: (id, index) => store.fileDigests(id, index),
     uploadParts: (id, fileId) => store.uploadParts(id, fileId),
+    kept: (id, before, limit) => store.kept(id, before, limit),
+    keptSizes: (id, before, limit) => store.keptSizes(id, before, limit),
     write: (changes) => store.write(changes),
     onFailure: (listener) => store.onFailure(listener),
     checkpoint: () => store.checkpoint(),

@@ -60,6 +60,8 @@ for (const way of waysFor('quic')) {
         answers: (id) => store.answers(id),
         fileDigests: (id, index) => store.fileDigests(id, index),
         uploadParts: (id, fileId) => store.uploadParts(id, fileId),
+        kept: (id, before, limit) => store.kept(id, before, limit),
+        keptSizes: (id, before, limit) => store.keptSizes(id, before, limit),
         checkpoint: () => store.checkpoint(),
         close: () => store.close(),
         write: (changes) => {

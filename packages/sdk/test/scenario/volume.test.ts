@@ -55,6 +55,8 @@ class Gate {
       answers: (id) => store.answers(id),
       fileDigests: (id, index) => store.fileDigests(id, index),
       uploadParts: (id, fileId) => store.uploadParts(id, fileId),
+      kept: (id, before, limit) => store.kept(id, before, limit),
+      keptSizes: (id, before, limit) => store.keptSizes(id, before, limit),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

@@ -67,6 +67,7 @@ const EMPTY: Snapshot = {
   invites: [],
   joiners: [],
   attempts: [],
+  keepingDays: undefined,
 }
 
 function stored(fields: Partial<StoredChannel> = {}): StoredChannel {

@@ -45,6 +45,8 @@ test(`${WRITES} random writes, seed ${SEED}`, async (t) => {
     for (const id of [CHANNEL, OTHER]) {
       assert.deepEqual(store.inbox(id, 2, 3), model.inbox(id, 2, 3), words)
       assert.deepEqual(store.poison(id), model.poison(id), words)
+      assert.deepEqual(store.kept(id, 6, 4), model.kept(id, 6, 4), words)
+      assert.deepEqual(store.keptSizes(id, 6, 9), model.keptSizes(id, 6, 9), words)
     }
   }
   assert.ok(taken > WRITES / 4 && taken < WRITES, `${taken} of ${WRITES} writes were taken`)

@@ -215,6 +215,7 @@ async function readAll(directory: string): Promise<void> {
     store.inbox(CHANNEL, 0, 1000)
     store.fileDigests(CHANNEL, 1)
     store.uploadParts(CHANNEL, bytesOf('file', 16))
+    store.kept(CHANNEL, 1000, 1000)
   } finally {
     store.close()
   }

@@ -16,6 +16,7 @@ import type {
   InboxRecord,
   InviteRecord,
   JoinerRecord,
+  KeptRecord,
   LeaverRecord,
   OutboxRecord,
   PendingCommitRecord,
@@ -161,6 +162,27 @@ export function inboxRecord(index: number, fields: Partial<InboxRecord> = {}): I
     ciphertext: bytesOf(`inbox ciphertext ${index}`, 1330),
     messageKey: bytesOf(`inbox key ${index}`, 44),
     attempts: 0,
+    ...fields,
+  }
+}
+
+export function keptRecord(index: number, fields: Partial<KeptRecord> = {}): KeptRecord {
+  const payload = bytesOf(`kept payload ${index}`, 700)
+  return {
+    index,
+    part: 0,
+    sender: AGENT,
+    keptAt: 1_700_000_000_500 + index,
+    bytes: payload.length,
+    messageId: bytesOf(`inbox ${index}`, 16),
+    identity: new TextEncoder().encode('shipping'),
+    receivedAt: 1_700_000_000_000 + index,
+    kind: 'payload',
+    requestId: undefined,
+    fileName: undefined,
+    fileSize: undefined,
+    fileType: undefined,
+    payload,
     ...fields,
   }
 }

@@ -38,6 +38,7 @@ export class Scene {
     const table: InboxTable = {
       put: (id, record) => ({ type: 'putInbox', id, record }),
       drop: (id, place) => ({ type: 'dropInbox', id, place: placeOf(place) }),
+      keep: () => [],
       page: (after, limit) => this.#page(after, limit),
     }
     this.inbox = new Inbox({ id: ID, turn: { touch, touchPart, touchPartLater } as never }, table, found)

@@ -38,6 +38,8 @@ import type { Intake } from '../../src/channel/receiving/intake.ts'
 import type { SentMessage } from '../../src/channel/sending/outbox.ts'
 import type { SendLimits } from '../../src/channel/sending/send-wait.ts'
 import type { LogEntry } from '../../src/channel/log/log-entry.ts'
+import type { KeptMessages } from '../../src/channel/keeping/kept-messages.ts'
+import { type HistoryOption, Keeping } from '../../src/channel/keeping/keeping.ts'
 import { AgentChannel } from '../../src/channel/channel.ts'
 import { Pins } from '../../src/agent/pins.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
@@ -72,6 +74,8 @@ export interface PlayerOptions {
   /** What its receipts tell. Default: nothing, so that it sends heartbeats. */
   readonly receipts?: ReceiptMode
   readonly proofs?: AgentContext['proofs']
+  /** Whether it keeps a history. */
+  readonly history?: HistoryOption
 }
 
 /** How a stage differs from an ordinary one. */
@@ -366,6 +370,7 @@ export class Player implements AgentContext {
   readonly sign: (bytes: Uint8Array) => Uint8Array
   readonly journal: Journal
   readonly pins: Pins
+  readonly keeping: Keeping
   readonly proofs: AgentContext['proofs']
   readonly files: AgentContext['files'] = undefined
   readonly store: AgentStore
@@ -413,13 +418,17 @@ export class Player implements AgentContext {
     const answers: AgentStore['answers'] = (id) => this.store.answers(id)
     const fileDigests: AgentStore['fileDigests'] = (id, index) => this.store.fileDigests(id, index)
     const uploadParts: AgentStore['uploadParts'] = (id, fileId) => this.store.uploadParts(id, fileId)
+    const kept: AgentStore['kept'] = (id, before, limit) => this.store.kept(id, before, limit)
+    const keptSizes: AgentStore['keptSizes'] = (id, before, limit) => this.store.keptSizes(id, before, limit)
+    const checkpoint = (): void => this.store.checkpoint()
     const onFailure = (): void => {}
-    this.journal = new Journal(
-      { write, inbox, poison, requests, answers, fileDigests, uploadParts, onFailure } as unknown as AgentStore,
-      (error) => assert.fail(error),
-    )
-    const { channels, pins } = this.store.load()
+    const store = { write, inbox, poison, requests, answers, fileDigests, uploadParts, kept, keptSizes, checkpoint }
+    this.journal = new Journal({ ...store, onFailure } as unknown as AgentStore, (error) => assert.fail(error))
+    const { channels, pins, keepingDays } = this.store.load()
     this.pins = new Pins(pins, this.journal)
+    const { journal, identity } = this
+    const all = (): Iterable<KeptMessages> => [this.channel.kept]
+    this.keeping = new Keeping({ journal, identity, now: () => this.now(), all }, keepingDays, options.history)
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)
     this.channel = new AgentChannel(this, stored, () => {})
     if (before) stage.players.splice(stage.players.indexOf(before), 1, this)
@@ -453,12 +462,12 @@ export class Player implements AgentContext {
   }
 
   /** The program is killed, and starts again with what it had written. */
-  restart(arrived = 0): Player {
+  restart(arrived = 0, options: PlayerOptions = this.#options): Player {
     this.#cut(arrived)
     this.#isOver = true
     this.#timers = []
     this.requests.length = 0
-    const again = new Player(this.stage, this.#agent, this.#options, this)
+    const again = new Player(this.stage, this.#agent, options, this)
     again.resume()
     return again
   }

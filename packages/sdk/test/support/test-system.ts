@@ -46,6 +46,7 @@ export interface AgentOptions {
   readonly chance?: () => number
   readonly turns?: AgentParts['turns']
   readonly proofs?: AgentParts['proofs']
+  readonly history?: AgentParts['history']
   /** Wraps the port of files and the disk. */
   readonly files?: (files: FileParts) => FileParts
   /** Wraps the database, for instance to fail in it. */
@@ -150,6 +151,7 @@ export class TestSystem {
     return {
       ...parts,
       proofs: options.proofs,
+      history: options.history,
       files: (options.files ?? same)(files),
       engine: (options.engine ?? same)(parts.engine),
     }

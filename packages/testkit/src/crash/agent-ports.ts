@@ -84,6 +84,8 @@ export class CrashingPorts {
       answers: (id) => this.#alive(() => store.answers(id)),
       fileDigests: (id, index) => this.#alive(() => store.fileDigests(id, index)),
       uploadParts: (id, fileId) => this.#alive(() => store.uploadParts(id, fileId)),
+      kept: (id, before, limit) => this.#alive(() => store.kept(id, before, limit)),
+      keptSizes: (id, before, limit) => this.#alive(() => store.keptSizes(id, before, limit)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
         // Nothing after this point happens.

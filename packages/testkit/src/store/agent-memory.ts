@@ -5,17 +5,21 @@
 import { StaticError } from '@static/protocol'
 import {
   type AgentStore,
+  type Backwards,
   type Change,
   type ChannelId,
   IDENTITY,
   type IdentityRecord,
   type InboxRecord,
+  type KeptRecord,
+  type KeptSize,
   type Key,
   prepareChanges,
   type PoisonRecord,
   prepareInbox,
   prepareAnswers,
   prepareFiles,
+  prepareKept,
   preparePoison,
   prepareRequests,
   readSnapshot,
@@ -87,6 +91,16 @@ class MemoryStore implements AgentStore {
   uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[] {
     this.#checkOpen()
     return structuredClone(prepareFiles(this.#tables.rowsOf).uploadParts(id, fileId))
+  }
+
+  kept(id: ChannelId, before: number, limit: number): readonly KeptRecord[] {
+    this.#checkOpen()
+    return structuredClone(prepareKept(this.#tables.rowsOf).kept(id, before, limit))
+  }
+
+  keptSizes(id: ChannelId, before: number, limit: number): readonly KeptSize[] {
+    this.#checkOpen()
+    return structuredClone(prepareKept(this.#tables.rowsOf).keptSizes(id, before, limit))
   }
 
   write(changes: readonly Change[]): void {
@@ -214,6 +228,15 @@ class MemoryRows<Row> implements RowReads<Row>, RowWrites<Row> {
       (row) => this.#startsWith(row, start) && compare(row[next], after) > 0,
     )
     return found.slice(0, limit) as Row[]
+  }
+
+  back<Field extends keyof Row & string>(fields: readonly Field[], of: Backwards): readonly Pick<Row, Field>[] {
+    const { start, before, limit } = of
+    const next = this.#table.key[start.length] ?? ''
+    const isOf = (row: Fields): boolean => this.#startsWith(row, start) && compare(row[next], before) < 0
+    const found = (this.all() as readonly Fields[]).filter(isOf)
+    const last = found.toReversed().slice(0, limit)
+    return last.map((row) => Object.fromEntries(fields.map((field) => [field, row[field]])) as Pick<Row, Field>)
   }
 
   totals(field: keyof Row & string): ReadonlyMap<string, Totals> {

@@ -55,6 +55,8 @@ export class AgentDisk {
       answers: (id) => reading(() => rows.answers(id)),
       fileDigests: (id, index) => reading(() => rows.fileDigests(id, index)),
       uploadParts: (id, fileId) => reading(() => rows.uploadParts(id, fileId)),
+      kept: (id, before, limit) => reading(() => rows.kept(id, before, limit)),
+      keptSizes: (id, before, limit) => reading(() => rows.keptSizes(id, before, limit)),
       write: (changes) => {
         if (changes.length === 0) return
         machine.effect('a sync', () => {

@@ -307,6 +307,7 @@ export class Asks extends Part {
 
   /** The application has read an answer. */
   read(ask: OpenAsk, entry: AnswerEntry): void {
+    if (!entry.settled) this.#changes.push(...this.#channel.kept.read(entry, ask.messageId))
     this.#settle(entry)
     this.#notify(ask, entry.record.sender)
     this.#check(ask)

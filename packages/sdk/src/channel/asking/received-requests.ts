@@ -133,12 +133,12 @@ export class ReceivedRequests extends Part {
   }
 
   /** A request is over: answered, cancelled or expired. */
-  settle(entry: InboxEntry): void {
+  settle(entry: InboxEntry, isAnswered: boolean = false): void {
     if (entry.settled) return
     const { sender, messageId, ciphertext } = entry.record
     this.#running.delete(keyOf(sender, messageId))
     this.#count(sender, -1, -ciphertext.length)
-    this.inbox.settle(entry)
+    this.inbox.settle(entry, isAnswered)
   }
 
   /** A server starts. Returns a function that ends it. */

@@ -263,7 +263,7 @@ class Serving {
         const pause = (go: () => void): (() => void) => this.#context.later(delay, go)
         if (!job.isAborted && !(await this.#wait(pause, job.aborted))) return this.#release(job)
       }
-      requests.settle(entry)
+      requests.settle(entry, isAnswered)
       job.leave(isAnswered)
     } finally {
       this.#active.delete(job)

@@ -12,6 +12,7 @@ export function payloadTable({ journal, engine }: TableContext, channel: AgentCh
   return {
     put: (id, record) => ({ type: 'putInbox', id, record }),
     drop: (id, place) => ({ type: 'dropInbox', id, place: placeOf(place) }),
+    keep: ({ record, ...content }) => channel.kept.received(record, content),
     page: (after, limit) =>
       readable(channel, () =>
         journal.inbox(channel.id, after, limit).flatMap((record) => {
@@ -27,6 +28,7 @@ export function requestTable({ journal, engine }: TableContext, channel: AgentCh
   return {
     put: (id, record) => ({ type: 'putRequest', id, record }),
     drop: (id, place) => ({ type: 'dropRequest', id, place: placeOf(place) }),
+    keep: ({ record, payload }) => channel.kept.answered(record, payload),
     page: (after, limit) =>
       readable(channel, () =>
         journal.requests(channel.id, after, limit).flatMap((record) => {

@@ -37,6 +37,8 @@ export interface InboxEntry extends Incoming {
 export interface InboxTable {
   put(id: ChannelId, record: InboxRecord): Change
   drop(id: ChannelId, place: InboxPlace): Change
+  /** What is kept of a payload that the application has settled; written with that. */
+  keep(entry: Incoming): readonly Change[]
   /**
    * Writes pending changes, then returns decrypted rows on disk after an index, never only part of a pack. After an
    * error, no more may arrive.
@@ -252,10 +254,12 @@ export class Inbox extends Part {
     return this.#ready.find(matches)
   }
 
-  /** Settles a payload: the application is done with it. */
-  settle(entry: InboxEntry): void {
+  /** Settles a payload: the application is done with it, or with `isKept` false, it is over without that. */
+  settle(entry: InboxEntry, isKept: boolean = true): void {
     if (entry.settled) return
     this.#remove(entry)
+    // Unless it is stored, it was drained in no turn yet, and is in the one that writes this.
+    if (isKept) this.#changes.push(...this.#table.keep(entry))
     entry.record.messageKey.fill(0)
     if (!entry.stored) return
     this.#changes.push(this.#table.drop(this.#channel.id, entry.record))
@@ -291,7 +295,7 @@ export class Inbox extends Part {
    */
   sweep(isOver: (incoming: Incoming) => boolean): readonly InboxRecord[] {
     const over = this.#ready.filter(isOver)
-    for (const entry of over) this.settle(entry)
+    for (const entry of over) this.settle(entry, false)
     return [...over.map(({ record }) => record), ...this.#sweepDisk(isOver)]
   }
 

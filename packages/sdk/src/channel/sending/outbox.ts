@@ -41,6 +41,7 @@ export interface Outgoing {
 const WINDOW = 64
 const WINDOW_BYTES = 1024 * 1024
 const NONE: readonly Outgoing[] = []
+const NO_CHANGES: readonly Change[] = []
 
 /** The messages of one channel. */
 export class Outbox {
@@ -54,9 +55,17 @@ export class Outbox {
   #mayHaveStored = true
   /** A message was refused: nothing is sent until every answer has arrived. */
   #stalled = false
+  readonly #kept: (record: OutboxRecord, index: number) => readonly Change[]
 
-  constructor(id: ChannelId, unanswered: readonly OutboxRecord[] = [], answered: readonly AnsweredRecord[] = []) {
+  /** `kept`: what is kept of a message that the relay has stored; written with its answer. */
+  constructor(
+    id: ChannelId,
+    unanswered: readonly OutboxRecord[] = [],
+    answered: readonly AnsweredRecord[] = [],
+    kept: (record: OutboxRecord, index: number) => readonly Change[] = () => NO_CHANGES,
+  ) {
     this.#id = id
+    this.#kept = kept
     this.#unanswered = unanswered.map((record) => outgoingOf(record, 'stored', undefined))
     this.#answered = [...answered]
     this.#bytes = unanswered.reduce((sum, { ciphertext }) => sum + ciphertext.length, 0)
@@ -221,6 +230,7 @@ export class Outbox {
     const answered = { messageId, counter, bodyHash: sha256(ciphertext) }
     this.#remove(message)
     this.#answered.push(answered)
+    this.#changes.push(...this.#kept(message.record, index))
     messageKey.fill(0)
     message.sending?.resolve({ messageId: toHex(messageId), index })
     return answered

@@ -65,7 +65,7 @@ export class Sender extends Part {
     super()
     this.#context = context
     this.#channel = channel
-    this.#outbox = new Outbox(channel.id, outbox, answered)
+    this.#outbox = new Outbox(channel.id, outbox, answered, (sent, index) => this.#kept(sent, index))
     this.#pace = new Pace(context, channel)
     this.counter = record.counter
     this.ownHash = record.ownHash
@@ -287,6 +287,12 @@ export class Sender extends Part {
         break
     }
     this.#channel.turn.work()
+  }
+
+  #kept(record: OutboxRecord, index: number): readonly Change[] {
+    let changes: readonly Change[] = []
+    this.#channel.turn.attempt(() => (changes = this.#channel.kept.sent(record, index)))
+    return changes
   }
 
   #refused(message: Outgoing, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {

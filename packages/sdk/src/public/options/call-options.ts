@@ -7,7 +7,14 @@ import { inspect } from 'node:util'
 import { checkOptionNames, StaticError } from '@static/protocol'
 import type { ServeOptions } from '../../channel/asking/serving.ts'
 import type { HandleOptions } from '../../channel/receiving/handling.ts'
-import type { AddOptions, AskOneOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
+import type {
+  AddOptions,
+  AskOneOptions,
+  AskOptions,
+  CatchUpOptions,
+  HistoryOptions,
+  SendOptions,
+} from './channel-options.ts'
 import type { ReadFileOptions, SaveFileOptions, SendFileOptions } from './file-options.ts'
 import type { CreateOptions, InviteOptions, JoinOptions, LinkOptions, ShowOptions } from './invite-options.ts'
 import type { ReachedOptions } from '../receipt-view.ts'
@@ -29,6 +36,7 @@ interface CallOptions {
   readonly addMember: AddOptions
   readonly addMembers: AddOptions
   readonly catchUp: CatchUpOptions
+  readonly history: HistoryOptions
   readonly createChannel: CreateOptions
   readonly joinChannel: JoinOptions
   readonly joinWithToken: ShowOptions
@@ -81,6 +89,7 @@ const CALLS: {
   addMember: ADD,
   addMembers: ADD,
   catchUp: { signal: 'signal' },
+  history: { before: 'number', limit: 'number' },
   createChannel: { ...SHOW, require: 'rules' },
   joinChannel: { owner: 'text', ...SHOW },
   joinWithToken: SHOW,

@@ -19,6 +19,14 @@ export interface CatchUpOptions {
   readonly signal?: AbortSignal
 }
 
+/** Options of `Channel.history`. */
+export interface HistoryOptions {
+  /** Only messages before this index: that of the last message of the page before. Default: the newest. */
+  readonly before?: number
+  /** How many messages a page has, at most 1,000. Default: 100. */
+  readonly limit?: number
+}
+
 /** Options for adding a member. */
 export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
@@ -55,6 +63,8 @@ export interface AskOneOptions extends AskOptions {
 
 const MS = 1000
 const ASK_TIMEOUT = 300
+const HISTORY_PAGE = 100
+const MOST_HISTORY_PAGE = 1000
 
 /** @internal */
 export function limitsOf({ signal, timeout }: SendOptions): SendLimits {
@@ -62,6 +72,21 @@ export function limitsOf({ signal, timeout }: SendOptions): SendLimits {
   if (!(timeout > 0))
     throw StaticError.of('invalid_request', `\`timeout\` is ${timeout}. It must be a number of seconds above 0.`)
   return { signal, timeoutMs: timeout * MS }
+}
+
+/** @internal */
+export function pageOf({ before, limit = HISTORY_PAGE }: HistoryOptions): {
+  before: number | undefined
+  limit: number
+} {
+  if (!Number.isSafeInteger(limit) || limit < 1 || limit > MOST_HISTORY_PAGE)
+    throw StaticError.of(
+      'invalid_request',
+      `\`limit\` is ${limit}. It must be a whole number from 1 to ${MOST_HISTORY_PAGE}.`,
+    )
+  if (before !== undefined && !(Number.isSafeInteger(before) && before >= 1))
+    throw StaticError.of('invalid_request', `\`before\` is ${before}. It must be the index of a message.`)
+  return { before, limit }
 }
 
 /** @internal */

@@ -9,6 +9,8 @@ import type {
   Change,
   ChannelId,
   InboxRecord,
+  KeptRecord,
+  KeptSize,
   PoisonRecord,
   Snapshot,
   UploadPart,
@@ -23,6 +25,7 @@ import {
   prepareAnswers,
   prepareFiles,
   prepareInbox,
+  prepareKept,
   preparePoison,
   prepareRequests,
   readSnapshot,
@@ -54,6 +57,7 @@ export class RingStore implements AgentStore {
   readonly #requests: AgentStore['requests']
   readonly #answers: AgentStore['answers']
   readonly #files: ReturnType<typeof prepareFiles>
+  readonly #kept: ReturnType<typeof prepareKept>
   readonly #begin: Statement
   readonly #commit: Statement
   readonly #rollback: Statement
@@ -81,6 +85,7 @@ export class RingStore implements AgentStore {
     this.#requests = prepareRequests(this.#rows)
     this.#answers = prepareAnswers(this.#rows)
     this.#files = prepareFiles(this.#rows)
+    this.#kept = prepareKept(this.#rows)
     this.#begin = database.prepare('BEGIN IMMEDIATE')
     this.#commit = database.prepare('COMMIT')
     this.#rollback = database.prepare('ROLLBACK')
@@ -113,6 +118,14 @@ export class RingStore implements AgentStore {
 
   uploadParts(id: ChannelId, fileId: Uint8Array): readonly UploadPart[] {
     return this.#read(() => this.#files.uploadParts(id, fileId))
+  }
+
+  kept(id: ChannelId, before: number, limit: number): readonly KeptRecord[] {
+    return this.#read(() => this.#kept.kept(id, before, limit))
+  }
+
+  keptSizes(id: ChannelId, before: number, limit: number): readonly KeptSize[] {
+    return this.#read(() => this.#kept.keptSizes(id, before, limit))
   }
 
   write(changes: readonly Change[]): void {

@@ -1,6 +1,7 @@
 /** Reads the rows of a table in SQLite. Statements are generated from the table's description. */
 import type { Database, Statement, Value } from '../sqlite.ts'
 import {
+  type Backwards,
   bodyOf,
   type Column,
   columnName,
@@ -34,6 +35,8 @@ class SqlRows<Row> implements RowReads<Row> {
   readonly #table: Table<Row>
   readonly #places: readonly Place<Row>[]
   readonly #pages: Statement<SqlRow>[] = []
+  /** By the fields that are read. */
+  readonly #backs = new Map<string, Statement<SqlRow>>()
 
   constructor(database: Database, table: Table<Row>) {
     this.#database = database
@@ -50,6 +53,15 @@ class SqlRows<Row> implements RowReads<Row> {
     return this.#read(statement.all(...start, after, limit))
   }
 
+  back<Field extends keyof Row & string>(fields: readonly Field[], of: Backwards): readonly Pick<Row, Field>[] {
+    const { start, before, limit } = of
+    const sql = backSql(this.#table, fields, start.length)
+    const statement = this.#backs.get(sql) ?? this.#database.prepare(sql)
+    this.#backs.set(sql, statement)
+    const places = fields.map((field) => placeOf(this.#table, field))
+    return this.#read(statement.all(...start, before, limit), places)
+  }
+
   totals(field: keyof Row & string): ReadonlyMap<string, Totals> {
     const table = this.#table
     const by = columnName(table, table.key[0] ?? '')
@@ -59,10 +71,10 @@ class SqlRows<Row> implements RowReads<Row> {
     return new Map(found.map(({ part, rows, sum: total }) => [part, { rows, sum: total }]))
   }
 
-  #read(rows: readonly SqlRow[]): readonly Row[] {
+  #read(rows: readonly SqlRow[], places: readonly Place<Row>[] = this.#places): readonly Row[] {
     return rows.map((row) => {
       const fields: Partial<Row> = {}
-      for (const { field, name, read } of this.#places) fields[field] = read(row[name], name)
+      for (const { field, name, read } of places) fields[field] = read(row[name], name)
       return fields as Row
     })
   }
@@ -81,6 +93,14 @@ function pageSql(table: TableDeclaration, length: number): string {
   const [next = '', ...others] = table.key.slice(length).map((field) => columnName(table, field))
   const order = [next, ...others].join(', ')
   return `${selectSql(table)} WHERE ${keyIs(table, length)} AND ${next} > ? ORDER BY ${order} LIMIT ?`
+}
+
+/** For tables without a body. */
+function backSql(table: TableDeclaration, fields: readonly string[], length: number): string {
+  const [next = '', ...others] = table.key.slice(length).map((field) => columnName(table, field))
+  const names = fields.map((field) => columnName(table, field)).join(', ')
+  const order = [next, ...others].map((name) => `${name} DESC`).join(', ')
+  return `SELECT ${names} FROM ${table.name} WHERE ${keyIs(table, length)} AND ${next} < ? ORDER BY ${order} LIMIT ?`
 }
 
 function selectSql({ name, ...table }: TableDeclaration): string {

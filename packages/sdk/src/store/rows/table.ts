@@ -72,8 +72,17 @@ export interface RowReads<Row> {
   all(): readonly Row[]
   /** The next rows whose key starts with these parts, after a value of the following part. */
   page(start: Key, after: Value, limit: number): readonly Row[]
+  /** Some fields of rows, backwards. */
+  back<Field extends keyof Row & string>(fields: readonly Field[], of: Backwards): readonly Pick<Row, Field>[]
   /** The number of rows and the sum of a field, by the first part of the key. */
   totals(field: keyof Row & string): ReadonlyMap<string, Totals>
+}
+
+/** The last rows whose key starts with these parts, before a value of the following part. */
+export interface Backwards {
+  readonly start: Key
+  readonly before: Value
+  readonly limit: number
 }
 
 /** A number of rows, and the sum of one of their fields. */

@@ -4,6 +4,7 @@ import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent-tables.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel-tables.ts'
 import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invite-tables.ts'
+import { KEEPING, KEPT } from './kept-tables.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './message-tables.ts'
 import { MEMBER_PROOF, OWN_PROOF } from './proof-tables.ts'
 import { CHAIN, OWN_RECEIPT, STAY } from './receipt-tables.ts'
@@ -35,6 +36,8 @@ export const TABLES: readonly TableDeclaration[] = [
   FILE_DIGESTS,
   UPLOAD,
   UPLOAD_PART,
+  KEPT,
+  KEEPING,
   INVITE,
   JOINER,
   INVITE_LIST,

@@ -398,3 +398,26 @@ CREATE TABLE stay (
   heard_at INTEGER NOT NULL,
   PRIMARY KEY (channel, agent, added_at)
 ) STRICT, WITHOUT ROWID;
+
+-- The history: messages that were settled or sent, for an agent that keeps them.
+CREATE TABLE kept (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  log_index INTEGER NOT NULL,
+  part INTEGER NOT NULL,
+  sender TEXT NOT NULL,
+  kept_at INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  message_id BLOB NOT NULL,
+  identity BLOB NOT NULL,
+  received_at INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  request_id BLOB,
+  file_name TEXT,
+  file_size INTEGER,
+  file_type TEXT,
+  payload BLOB NOT NULL,
+  PRIMARY KEY (channel, log_index, part, sender)
+) STRICT, WITHOUT ROWID;
+
+-- For how many days.
+CREATE TABLE keeping (one INTEGER PRIMARY KEY CHECK (one = 1), days INTEGER NOT NULL) STRICT;

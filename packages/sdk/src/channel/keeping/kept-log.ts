@@ -1,0 +1,92 @@
+/**
+ * The kept messages of one channel on disk: read a page at a time, and deleted in small steps. Between two steps other
+ * work goes on, and the database has what the step before deleted, so none of its transactions grows.
+ */
+import type { ChannelId, KeptRecord, KeptSize, Time } from '../../ports/index.ts'
+import type { Journal } from '../journal.ts'
+
+/** What a sweep leaves: the newest messages up to this number and these bytes. */
+export const MOST_KEPT_MESSAGES = 100_000
+export const MOST_KEPT_BYTES: number = 64 * 1024 * 1024
+/** The rows that a step looks at, and the bytes after which it stops deleting. */
+const STEP_ROWS = 512
+const STEP_BYTES: number = 512 * 1024
+/** The rows that are read at once for a page, and the bytes after which it ends. */
+const READ_ROWS = 32
+const PAGE_BYTES: number = 4 * 1024 * 1024
+/** The most rows of one index: a pack of this agent beside one of another. */
+const INDEX_ROWS = 32
+const NEWEST = Number.MAX_SAFE_INTEGER
+
+/** The kept messages of a channel. */
+export class KeptLog {
+  readonly #journal: Pick<Journal, 'kept' | 'keptSizes' | 'add' | 'written'>
+  readonly #id: ChannelId
+
+  constructor(journal: Pick<Journal, 'kept' | 'keptSizes' | 'add' | 'written'>, id: ChannelId) {
+    this.#journal = journal
+    this.#id = id
+  }
+
+  /**
+   * The messages before an index that were kept since a time, the newest first. A page has about `limit` messages: more
+   * if necessary to include all of its last index, and fewer if they are large. It is empty only at the end.
+   */
+  page(before: number | undefined, limit: number, since: Time): readonly KeptRecord[] {
+    const page: KeptRecord[] = []
+    let bytes = 0
+    for (let next = before ?? NEWEST; ;) {
+      const rows = this.#journal.kept(this.#id, next, READ_ROWS + INDEX_ROWS)
+      const isEnd = rows.length < READ_ROWS + INDEX_ROWS
+      for (const [at, row] of rows.entries()) {
+        const isNewIndex = row.index !== next
+        if (isNewIndex && (page.length >= limit || bytes >= PAGE_BYTES)) return page
+        // The rest of this index may be missing here.
+        if (isNewIndex && !isEnd && at >= READ_ROWS) break
+        next = row.index
+        if (row.keptAt < since) continue
+        page.push(row)
+        bytes += row.bytes
+      }
+      if (isEnd) return page
+    }
+  }
+
+  /** Deletes the messages that were kept before a time, and the oldest beyond the limits. */
+  async sweep(since: Time): Promise<void> {
+    let [messages, bytes] = [0, 0]
+    await this.#drop((row) => {
+      messages++
+      bytes += row.bytes
+      return row.keptAt < since || messages > MOST_KEPT_MESSAGES || bytes > MOST_KEPT_BYTES
+    })
+  }
+
+  /** Deletes all messages that are kept now. */
+  async erase(): Promise<void> {
+    await this.#drop(() => true)
+  }
+
+  /** Deletes some messages, from the newest to the oldest. */
+  async #drop(isOver: (row: KeptSize) => boolean): Promise<void> {
+    for (let before = NEWEST; ;) {
+      const rows = this.#journal.keptSizes(this.#id, before, STEP_ROWS)
+      const isEnd = rows.length < STEP_ROWS
+      const last = rows.at(-1)?.index
+      let bytes = 0
+      let left = rows.length
+      for (const row of rows) {
+        const isNewIndex = row.index !== before
+        // The rest of the last index may be missing here.
+        if (isNewIndex && (bytes >= STEP_BYTES || (!isEnd && row.index === last))) break
+        before = row.index
+        left--
+        if (!isOver(row)) continue
+        this.#journal.add({ type: 'dropKept', id: this.#id, place: row })
+        bytes += row.bytes
+      }
+      await this.#journal.written()
+      if (isEnd && left === 0) return
+    }
+  }
+}
