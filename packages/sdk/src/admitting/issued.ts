@@ -228,7 +228,7 @@ export class IssuedInvites {
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
     const namesake = roster.conflict(identity, agent)
     if (namesake !== undefined && !replaced.includes(namesake)) throw StaticError.of('identity_changed')
-    if ((group?.members.size ?? 0) + others >= MAX_MEMBERS) throw StaticError.of('group_full')
+    if ((group?.members.size ?? 0) + others - replaced.length >= MAX_MEMBERS) throw StaticError.of('group_full')
     this.#put({ ...invite, record: { ...record, uses: record.uses + 1 } })
     this.putJoiner({
       channel: id,

@@ -2,6 +2,7 @@
 import { sha256 } from '#platform/crypto'
 import { isRecord } from './json.ts'
 import { fromBase64url, toBase64url, utf8 } from '../platform/bytes.ts'
+import { shownClaim } from './names.ts'
 import { issuerOfRoot, type Root } from './roots.ts'
 
 /** A public key as in RFC 7517. */
@@ -70,7 +71,7 @@ export function readKeys(root: Root, bytes: Uint8Array): KeySet | string {
 function domainKeys(root: Root, json: Readonly<Record<string, unknown>>, listed: readonly unknown[]): KeySet | string {
   const { version, issuer, not_before: notBefore = 0, revoked = [] } = json
   const unknown = Object.keys(json).find((name) => !DOMAIN_FIELDS.includes(name))
-  if (unknown !== undefined) return `has the unknown field ${JSON.stringify(unknown).slice(0, 80)}`
+  if (unknown !== undefined) return `has the unknown field "${shownClaim(unknown)}"`
   if (version !== VERSION) return 'has another `version` than 1'
   if (issuer !== issuerOfRoot(root)) return `must have the \`issuer\` ${issuerOfRoot(root)}`
   if (listed.length > MOST_DOMAIN_KEYS) return `has more than ${MOST_DOMAIN_KEYS} keys`

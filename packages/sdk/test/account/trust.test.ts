@@ -307,6 +307,12 @@ test('keys that one agent reads from a file are not those that another one fetch
   for (const root of ways) assert.deepEqual(new TrustStore(place).load(root), NO_KEYS)
 })
 
+test('why keys are out of reach is said in printable words, and not in many', async () => {
+  const keys = `/nowhere/\u001B[2J\u202e${'x'.repeat(1000)}`
+  const words = await outcome(parseRoot('acme.example', { keys }))
+  assert.match(words, /^[ -~]{300}$/)
+})
+
 test('a root for one agent is not that of another', async () => {
   const place = directory('trust-narrow')
   new TrustStore(place).change(() => [{ root: pinned('acme.example'), agents: ['deployer'] }])

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { type ErrorCode, StaticError, toHex } from '@static/protocol'
+import { type ErrorCode, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import { IssuedInvites } from '../../src/admitting/issued.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
 
@@ -62,6 +62,32 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
 test('a use of a joiner that stays silent is returned, but a token does not make its owner commit forever', async () => {
   assert.equal(await admitted(1, true), 1 + 16 + 1)
   assert.equal(await admitted(5, true), 5 + 16 + 5)
+})
+
+test('a joiner that takes the place of a member needs none in a full channel', async () => {
+  const members = new Map(Array.from({ length: MAX_MEMBERS }, (_, at) => [`member ${at}`, {}]))
+  const full = { id: CHANNEL, group: { members }, roster: { conflict: () => undefined } }
+  const context = { now: () => 0, journal: { add: () => undefined, written: async () => {} } }
+  const requests = { ask: async () => {} }
+  const agent = { context, stored: { invites: [], joiners: [] }, channels: { get: () => full }, requests }
+  const issued = new IssuedInvites(agent as never)
+  const secret = randomBytes(32)
+  const keys = inviteKeys(secret)
+  const uses = { maxUses: 9, uses: 0, returned: 0, revoked: false }
+  const record = { channel: CHANNEL, secret, expiresAt: 1000, ...uses, id: toHex(keys.inviteId) }
+  const invite = { record: { ...record, admit: 'owner' as const }, keys }
+  await issued.issue(invite)
+  const take = (place: Parameters<IssuedInvites['takeUse']>[4]): void => {
+    const checked = { agentId: randomBytes(32), identity: randomBytes(8) }
+    const request = { nonce: randomBytes(16), keyPackage: randomBytes(9) }
+    issued.takeUse(full as never, invite, checked as never, request, place)
+  }
+  take({ ...PLACE, replaced: ['member 7'] })
+  for (const place of [PLACE, { ...PLACE, others: 1, replaced: ['member 8'] }])
+    assert.throws(
+      () => take(place),
+      (error) => StaticError.from(error).code === 'group_full',
+    )
 })
 
 test('a use that the relay or the group did not take is always returned', async () => {

@@ -11,6 +11,7 @@ import type { Proxy } from './proxy.ts'
 export const DOMAIN_PATH = '/.well-known/static-agents.json'
 const GITHUB_PATH = '/.well-known/jwks'
 const DISCOVERY_PATH = '/.well-known/openid-configuration'
+const MOST_WORDS = 300
 
 /** The file of the keys of a root, or why it is out of reach. */
 export async function fetchKeys(root: Root, proxy: Proxy | undefined): Promise<Fetched> {
@@ -18,7 +19,9 @@ export async function fetchKeys(root: Root, proxy: Proxy | undefined): Promise<F
     if (root.keys !== undefined) return await start(root.keys)
     return { bytes: await fetched(root, { pin: root.pin, proxy }) }
   } catch (error) {
-    return { failed: error instanceof Error ? error.message : String(error) }
+    // It becomes part of what is said about a member, and a server may have chosen some of it.
+    const words = error instanceof Error ? error.message : String(error)
+    return { failed: words.replaceAll(/[^ -~]/g, '?').slice(0, MOST_WORDS) }
   }
 }
 
