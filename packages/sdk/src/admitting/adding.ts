@@ -67,8 +67,12 @@ export async function addMembers(
       if (known !== undefined) throw changed(channel, identity, known, agentId)
     }
   }
-  // On disk before the commit: a crash must not let in a member of which nothing is demanded.
-  if (require !== undefined) for (const { agentId } of newMembers) channel.proving.demand(agentId, require)
+  if (require !== undefined) {
+    // A call that must fail demands nothing of a member.
+    if (channel.group) returning(channel.roster, channel.group, newMembers)
+    // On disk before the commit: a crash must not let in a member of which nothing is demanded.
+    for (const { agentId } of newMembers) channel.proving.demand(agentId, require)
+  }
   const welcomes = await channel.listedInvites.inTurn(() => commitUnclaimed(channel, newMembers))
   // The first add to a single-member group is not complete until this.
   if (channel.upkeep.isRekeyDue) await channel.upkeep.rekey()

@@ -93,8 +93,8 @@ export class Checker {
     this.#readNow()
     const now = this.#ports.now()
     const { verdict, unknownKeys, pinned } = await checkProof(bytes, context, this.#known, now, unknownSince)
+    for (const root of unknownKeys) this.#expectKey(root)
     try {
-      for (const root of unknownKeys) this.#expectKey(root)
       const moved = verdict.state === 'checked' && pinned ? this.#keepIds(pinned) : undefined
       if (moved === undefined) return verdict
       return { state: 'invalid', reason: `${moved} is not the one that this name belonged to` }
@@ -183,7 +183,12 @@ export class Checker {
   #expectKey(root: Root): void {
     const now = this.#ports.now()
     if (Math.abs(now - this.#ports.load(root).addedAt) < HOUR_MS) return
-    this.#ports.update(root, (state) => ({ ...state, addedAt: now }))
+    try {
+      this.#ports.update(root, (state) => ({ ...state, addedAt: now }))
+    } catch {
+      // Without a record there would be no bound. The next hourly fetch finds the key as well, and says what is wrong.
+      return
+    }
     const at = now + this.#ports.chance() * LONGEST_DELAY_MS
     this.#due.set(root.text, Math.min(at, this.#due.get(root.text) ?? at))
   }

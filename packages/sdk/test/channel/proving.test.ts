@@ -269,18 +269,33 @@ test('keys that come within a second of a check are not missed', async () => {
 test('for those that join later, a proof is shown again at most every ten minutes', async () => {
   const { stage, desks, bob } = await scene()
   const { showing } = bob.channel.proving
-  showing.renew()
+  showing.joined()
   await stage.advance(HOUR, 10 * MINUTE)
   assert.deepEqual(desks.bob.made, [], 'nothing without being told')
   showing.choose({ show: '' })
   await pass(stage)
   for (let minute = 1; minute < 10; minute++) {
-    showing.renew()
+    showing.joined()
     await stage.advance(MINUTE)
     await pass(stage)
     assert.equal(desks.bob.made.length, 1, `minute ${minute}`)
   }
   await stage.advance(2 * MINUTE)
+  await pass(stage)
+  assert.equal(desks.bob.made.length, 2)
+})
+
+test('a proof that was shown while another agent took the channel over is soon shown again', async () => {
+  const { stage, desks, ann, bob } = await scene()
+  const { proving } = bob.channel
+  proving.showing.choose({ show: '' })
+  await pass(stage)
+  const nobody = { by: ann.agentId, added: [], removed: [], left: 0, vouched: [], byInvite: [] }
+  proving.change({ ...nobody, formerOwner: ann.agentId })
+  await stage.advance(59_000)
+  await pass(stage)
+  assert.equal(desks.bob.made.length, 1, 'not at once')
+  await stage.advance(3000)
   await pass(stage)
   assert.equal(desks.bob.made.length, 2)
 })

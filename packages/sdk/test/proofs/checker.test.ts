@@ -281,6 +281,15 @@ test('a disk that is full, or a list that is damaged, stops neither the agent no
   assert.match(await jobs.line(proof), /^unchecked: the trust list cannot be written/)
 })
 
+test('a full disk does not hide that a key is unknown, and since when', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  machine.isFull = true
+  const verdict = await machine.checker.check(await madeUp(), alice.context(), NOW - 5)
+  assert.equal(lineOf(verdict), 'unchecked: its key is not among those of its issuer')
+  assert.equal(verdict.state !== 'checked' && verdict.unknownSince, NOW - 5)
+})
+
 test('a trust list that cannot be read is told once, until it can be read', async () => {
   const machine = await machineWithDomain()
   machine.isUnreadable = true

@@ -187,6 +187,12 @@ for (const way of waysFor('grpc')) {
       show: 'out-of-reach.example',
     })
     await shows(again, unknown, /^claims out-of-reach.example \(unchecked: its keys are out of reach/)
+    // A call that fails demands nothing of one that is a member already.
+    const another = await proven.generateKeyPackage()
+    await assert.rejects(
+      again.addMember(another, { require: 'out-of-reach.example' }),
+      code('invalid_request', /already a member/),
+    )
     const removed = event(last, 'member_unproven')
     const gone = event(last, 'members_changed', ({ removed: some }) => some.length > 0)
     scene.skew += 11 * MINUTE

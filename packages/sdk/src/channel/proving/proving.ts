@@ -194,7 +194,8 @@ export class Proving extends Part {
     for (const [agent, rules] of demands) {
       if (isOwner && rules !== undefined) this.#members.setDemand(agent, rules, this.#context.now())
     }
-    if (added.length > 0 || formerOwner !== undefined) this.showing.renew()
+    if (formerOwner !== undefined) this.showing.ownerChanged()
+    else if (added.length > 0) this.showing.joined()
   }
 
   override resumed(): void {

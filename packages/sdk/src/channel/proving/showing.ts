@@ -11,7 +11,7 @@ import { encodeShown } from './proof-frame.ts'
 
 /** After others joined, members show their proofs after a random part of this, so that not all do at once. */
 const SPREAD_MS = 60_000
-/** A proof is shown again at most this often, and when the owner asks. */
+/** A proof is shown again at most this often; when the owner asks, or is another one, after this. */
 const AGAIN_MS = 10 * 60_000
 const ASKED_MS = 60_000
 /** Verdicts on tokens lapse after twice this. */
@@ -65,11 +65,20 @@ export class Showing {
     this.retry()
   }
 
-  /** Others have joined, or another agent owns the channel: they have not seen this agent's proof, or it is void. */
-  renew(): void {
+  /** Others have joined, and have not seen this agent's proof. */
+  joined(): void {
+    this.#renew(AGAIN_MS)
+  }
+
+  /** Another agent owns the channel: a proof that was on its way meanwhile is void. */
+  ownerChanged(): void {
+    this.#renew(ASKED_MS)
+  }
+
+  #renew(leastMs: number): void {
     if (this.#record.show === undefined) return
     this.#put({ due: true })
-    this.#plan(this.#context.chance() * SPREAD_MS, AGAIN_MS)
+    this.#plan(this.#context.chance() * SPREAD_MS, leastMs)
   }
 
   /** The owner asks for the proof. */
