@@ -134,11 +134,16 @@ export class ChannelFiles extends Part {
     this.#tell(record)
   }
 
-  /** The relay no longer has the file. */
-  forget(index: number): void {
-    if (!this.#files.delete(index)) return
+  /** The relay no longer has the file. Resolves when nor has the disk an unfinished one. */
+  async forget(index: number): Promise<void> {
+    const record = this.#files.get(index)
+    if (!record) return
+    this.#files.delete(index)
     this.#askAt.delete(index)
     this.#change({ type: 'dropFile', id: this.#channel.id, index })
+    const { target, partFile, isDone } = record
+    if (isDone || target === undefined || partFile === undefined) return
+    await this.#context.files?.disk.discard(target, partFile).catch(() => {})
   }
 
   // ---- Files of this agent ----
@@ -176,6 +181,10 @@ export class ChannelFiles extends Part {
   }
 
   // ---- Both ----
+
+  isBusy(name: string | number): boolean {
+    return this.#busy.has(name)
+  }
 
   /** Runs the only call that works on a file or an upload. */
   async alone<Result>(name: string | number, task: () => Promise<Result>): Promise<Result> {
@@ -247,7 +256,7 @@ export class ChannelFiles extends Part {
     const oldest = [...this.#files.values()].find(
       ({ sender, index }) => counts.get(sender) === most && !this.#busy.has(index),
     )
-    if (oldest) this.forget(oldest.index)
+    if (oldest) void this.forget(oldest.index)
   }
 
   #tell({ index, fileId }: FileRecord): void {
@@ -255,7 +264,7 @@ export class ChannelFiles extends Part {
     this.#context.session.request({ case: 'dropFile', value }, (outcome) => {
       // If the answer is lost, the next session asks again.
       if (outcome.type === 'answered' || (outcome.type === 'refused' && GONE.has(outcome.error.code)))
-        this.forget(index)
+        void this.forget(index)
     })
   }
 
@@ -271,7 +280,9 @@ export class ChannelFiles extends Part {
     this.#context.session.request({ case: 'fileStatus', value }, (outcome) => {
       this.#isAsking = false
       this.#askAt.set(index, now + ASK_AGAIN_MS)
-      if (outcome.type === 'refused' && GONE.has(outcome.error.code)) this.forget(index)
+      // A call that works on it meanwhile finds out by itself.
+      const isGone = outcome.type === 'refused' && GONE.has(outcome.error.code)
+      if (isGone && !this.#busy.has(index)) void this.forget(index)
       if (outcome.type !== 'answered' || outcome.body.case !== 'fileStatus') return
       this.#askAt.set(index, Math.max(Number(outcome.body.value.state?.expiresAtMs ?? 0n), now + ASK_AGAIN_MS))
     })

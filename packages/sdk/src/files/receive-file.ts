@@ -17,8 +17,8 @@ import { safeName } from './safe-name.ts'
 
 /** After so many parts, which are 16 MiB, what is saved is made durable. */
 const PARTS_A_MARK = 16
-/** How many parts are fetched ahead of the reader. */
-const AHEAD = MOST_PARTS_AT_ONCE
+/** How many parts of a file are under way or wait for its reader. */
+const MOST_OF_FILE = MOST_PARTS_AT_ONCE
 
 /** A wrong part is fetched once more. */
 const MOST_TRIES = 2
@@ -51,7 +51,7 @@ export async function saveFile(receiving: Receiving, path: string, limits: SaveL
     try {
       return await save(receiving, disk, path, limits)
     } catch (error) {
-      if (error instanceof StaticError && error.code === 'file_expired') await forget(receiving, disk)
+      if (error instanceof StaticError && error.code === 'file_expired') await forget(receiving)
       throw error
     }
   })
@@ -63,13 +63,13 @@ export async function saveFile(receiving: Receiving, path: string, limits: SaveL
  * @throws {StaticError} as `saveFile`
  */
 export async function* readFile(receiving: Receiving, signal: AbortSignal): AsyncGenerator<Uint8Array, undefined> {
-  const { agent, channel, index } = receiving
-  const { disk } = allowedFiles(agent.context)
+  const { channel, index } = receiving
   try {
-    for await (const { bytes } of fetched(receiving, 0, signal)) if (bytes.length > 0) yield bytes
+    for await (const { bytes } of fetched(receiving, 0, signal, false)) if (bytes.length > 0) yield bytes
   } catch (error) {
     const isExpired = error instanceof StaticError && error.code === 'file_expired'
-    if (isExpired && channel.files.has(index)) await channel.files.alone(index, () => forget(receiving, disk))
+    // Another call that saves it finds out as well.
+    if (isExpired && !channel.files.isBusy(index)) await channel.files.alone(index, () => forget(receiving))
     throw error
   }
   return undefined
@@ -86,12 +86,11 @@ export async function dropFile({ agent, channel, index }: Receiving): Promise<vo
 }
 
 /** The relay no longer has it. */
-async function forget({ channel, index }: Receiving, disk: FileDisk): Promise<void> {
+async function forget({ channel, index }: Receiving): Promise<void> {
   if (!channel.files.has(index)) return
-  const { target, partFile } = channel.files.get(index)
-  channel.files.forget(index)
+  const discarded = channel.files.forget(index)
   await channel.files.log()
-  if (target !== undefined && partFile !== undefined) await disk.discard(target, partFile)
+  await discarded
 }
 
 async function save(
@@ -107,7 +106,7 @@ async function save(
     const { size, savedParts } = files.get(receiving.index)
     let saved = savedParts
     if (!target.isComplete) {
-      for await (const { bytes, at } of fetched(receiving, saved, signal)) {
+      for await (const { bytes, at } of fetched(receiving, saved, signal, true)) {
         await target.write(bytes, at)
         saved++
         const done = Math.min(at + bytes.length, size)
@@ -172,13 +171,26 @@ interface FetchedBytes {
   readonly at: number
 }
 
-/** The verified bytes of a file from a part on, in order; of parts that are padding, none. */
+/** A part on its way, or waiting for its reader. */
+interface ComingPart {
+  readonly bytes: Promise<Uint8Array<ArrayBuffer>>
+  /** Its memory is free again. */
+  readonly done: () => void
+}
+
+/**
+ * The verified bytes of a file from a part on, in order; of parts that are padding, none. A part that is written to disk
+ * keeps its place until then, so that many files at once take no more memory than one. Others' readers may take their
+ * time, and must keep no one waiting.
+ */
 async function* fetched(
   { agent, channel, index }: Receiving,
   from: number,
   outer: AbortSignal,
+  isWritten: boolean,
 ): AsyncGenerator<FetchedBytes, undefined> {
   const files = allowedFiles(agent.context)
+  const { places } = files
   const record = channel.files.get(index)
   const ending = new AbortController()
   const signal = AbortSignal.any([outer, ending.signal])
@@ -186,28 +198,57 @@ async function* fetched(
   const line = new PartTransfer(agent, files, channel, { fileId: record.fileId, token, signal })
   const key = await fileKey(channel.channelId, record)
   const digests = channel.files.digests(index)
-  const fetchOne = async (part: number): Promise<Uint8Array<ArrayBuffer>> =>
-    await files.places.with(async () => {
-      signal.throwIfAborted()
-      const sealed = await fetchSigned(line, record, part, digests)
-      const bytes = await openPart(key, record.size, part, sealed)
-      release(sealed)
-      return bytes
-    })
-  const ahead: Promise<Uint8Array<ArrayBuffer>>[] = []
+  const fetch = async (part: number): Promise<Uint8Array<ArrayBuffer>> => {
+    signal.throwIfAborted()
+    const sealed = await fetchSigned(line, record, part, digests)
+    const bytes = await openPart(key, record.size, part, sealed)
+    release(sealed)
+    signal.throwIfAborted()
+    return bytes
+  }
+  const coming: ComingPart[] = []
+  const begin = (part: number, endAhead?: () => void): void => {
+    let leave: (() => void) | undefined
+    const fetching = async (): Promise<Uint8Array<ArrayBuffer>> => {
+      leave = await places.enter()
+      let keepsPlace = false
+      try {
+        const bytes = await fetch(part)
+        keepsPlace = isWritten && !endAhead
+        return bytes
+      } finally {
+        if (!keepsPlace) leave()
+      }
+    }
+    const bytes = fetching()
+    // It may fail after this generator has ended.
+    bytes.catch(() => {})
+    const done = (): void => {
+      leave?.()
+      endAhead?.()
+    }
+    coming.push({ bytes, done })
+  }
   const count = partsOfFile(record.size)
+  let current: ComingPart | undefined
   try {
     for (let [next, part] = [from, from]; part < count; part++) {
-      for (; next < count && ahead.length < AHEAD; next++) {
-        const coming = fetchOne(next)
-        // It may fail after this generator has ended.
-        coming.catch(() => {})
-        ahead.push(coming)
+      if (coming.length === 0) begin(next++)
+      while (next < count && coming.length < MOST_OF_FILE) {
+        const endAhead = places.goAhead()
+        if (!endAhead) break
+        begin(next++, endAhead)
       }
-      yield { bytes: (await ahead.shift()) ?? new Uint8Array(), at: part * FILE_PART_BYTES }
+      current = coming.shift()
+      const bytes = (await current?.bytes) ?? new Uint8Array()
+      if (!isWritten) current?.done()
+      yield { bytes, at: part * FILE_PART_BYTES }
+      current?.done()
     }
   } finally {
     ending.abort(StaticError.of('cancelled', 'The file is no longer fetched.'))
+    current?.done()
+    for (const { done } of coming) done()
   }
   return undefined
 }

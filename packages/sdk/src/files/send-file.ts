@@ -228,8 +228,6 @@ class SourceParts implements SealedFile {
   readonly #source: OpenedSource
   readonly #key: BulkKey
   readonly #logged: ReadonlyMap<number, UploadPart>
-  /** Plaintexts that are not in use: a new one for each part would be much garbage. */
-  readonly #buffers: Uint8Array<ArrayBuffer>[] = []
 
   constructor(sending: Sending, source: OpenedSource, upload: UploadRecord, key: BulkKey) {
     this.facts = upload
@@ -240,12 +238,8 @@ class SourceParts implements SealedFile {
   }
 
   async part(part: number): Promise<PartToSend> {
-    const buffer = this.#buffers.pop() ?? new Uint8Array(plainBytesOf(this.facts.size, 0))
-    try {
-      return await this.#part(part, buffer.subarray(0, plainBytesOf(this.facts.size, part)))
-    } finally {
-      this.#buffers.push(buffer)
-    }
+    const bytes = plainBytesOf(this.facts.size, part)
+    return await this.#sending.files.places.withBuffer((buffer) => this.#part(part, buffer.subarray(0, bytes)))
   }
 
   async #part(part: number, plaintext: Uint8Array<ArrayBuffer>): Promise<PartToSend> {

@@ -1,6 +1,7 @@
 /** What a channel keeps about files of others: as many as an honest relay has, for as long, and each for its sender. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { ChannelFiles } from '../../src/files/channel-files.ts'
 import type { AgentId, InboxRecord } from '../../src/ports/index.ts'
 import { Stage } from '../support/stage.ts'
 
@@ -108,4 +109,35 @@ test('what the relay no longer has is forgotten, and it is asked only when a fil
     channel.files.list().map(({ index }) => index),
     [1],
   )
+})
+
+test('a file is not forgotten while a call saves it; one that is forgotten leaves nothing on disk', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const alice = stage.player('alice')
+  const { channel, journal } = alice
+  const discarded: unknown[] = []
+  const disk = { discard: (...file: unknown[]) => Promise.resolve(discarded.push(file)) }
+  const context = { journal, session: alice.session, now: () => alice.now(), files: { disk } as never }
+  const files = new ChannelFiles(context, channel, { files: [], uploads: [] })
+  const bob = stage.player('bob').agentId
+  for (const index of [1, 2, 3]) files.arrive(recordOf(index, bob, stage.now), fileOf(index))
+  files.update(1, { target: '/d/one', partFile: 'its number' })
+  files.update(2, { target: '/d/two', partFile: 'another' })
+  const asked = (): typeof alice.requests => alice.requests.filter(({ body }) => body.case === 'fileStatus')
+  const saving = Promise.withResolvers<void>()
+  files.tick(stage.now + 7 * DAY_MS)
+  // The call begins before the answer.
+  const busy = files.alone(1, () => saving.promise)
+  asked()[0]?.done({ type: 'refused', error: { code: 'file_expired' } as never })
+  assert.ok(files.has(1))
+  files.tick(stage.now + 7 * DAY_MS)
+  asked()[1]?.done({ type: 'refused', error: { code: 'file_expired' } as never })
+  assert.deepEqual([files.has(2), discarded], [false, [['/d/two', 'another']]])
+  saving.resolve()
+  await busy
+  await files.forget(1)
+  assert.deepEqual(discarded, [
+    ['/d/two', 'another'],
+    ['/d/one', 'its number'],
+  ])
 })

@@ -120,6 +120,9 @@ export async function deleteFile({ agent, channel }: FileHome, id: string): Prom
     throw StaticError.of('invalid_request', 'The id of a file has 32 hexadecimal digits.')
   const value = message(DropFileRequestSchema, { channelId: channel.channelId, fileId: fromHex(id), everyone: true })
   await agent.requests.ask({ case: 'dropFile', value }, () => {})
-  for (const { fileId, index } of channel.files.list()) if (toHex(fileId) === id) channel.files.forget(index)
+  for (const { fileId, index } of channel.files.list()) {
+    // A call that saves it finds out by itself.
+    if (toHex(fileId) === id && !channel.files.isBusy(index)) await channel.files.forget(index)
+  }
   await channel.files.log()
 }
