@@ -91,6 +91,7 @@ const HARMLESS = new Set([
   'close',
   'constructor',
   'events',
+  'files',
   'fingerprint',
   'generateKeyPackage',
   'joins',

@@ -134,9 +134,9 @@ test(`a receiver killed at any of its calls goes on saving, and no half file has
       )
       const done = await Promise.race([saving, ports.died.then(() => 'died' as const)])
       if (existsSync(target)) assert.equal(hashOf(readFileSync(target)), hashOf(bytes), `call ${point.call}`)
-      // What was under way may end on a dead agent's disk, but nothing more.
-      await saving
+      // A dead agent hears no answer, and would wait for it a minute. What was under way may end on its disk, but nothing more.
       await bob.close().catch(() => {})
+      await saving
       if (round === 0) {
         calls = ports.calls.length
         points = [point, ...pointsOf(calls)]
