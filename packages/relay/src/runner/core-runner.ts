@@ -64,6 +64,9 @@ export interface CoreRunnerOptions {
 const REQUESTS_PER_TURN = 4
 const TICK_MS = 200
 const SWEEP_MS = 1000
+/** While nobody is connected, nothing is due sooner, and an idle server costs its machine next to nothing. */
+const RESTING_TICK_MS = 1000
+const RESTING_SWEEP_MS = 10_000
 const DRAIN_STEP_MS = 5
 const DISPERSE_MS = 8000
 
@@ -76,10 +79,12 @@ export class CoreRunner implements CallHandler, BusListener {
   readonly #links: Links
   readonly #exchanges: Exchanges
   readonly #parts: PartDesk
-  readonly #timers: NodeJS.Timeout[] = []
+  #timer: NodeJS.Timeout | undefined
   #lastStream = 0
-  #sweeping = false
+  #tickMs = TICK_MS
   #tickedAt: Time
+  #sweeping = false
+  #sweptAt: Time
   /** Since when the store cannot write. */
   #brokenAt: Time | undefined
 
@@ -92,7 +97,10 @@ export class CoreRunner implements CallHandler, BusListener {
       settings: options.settings,
       now: options.monotonic,
       handle: (input) => this.#handle(input),
-      nextStream: () => ++this.#lastStream,
+      nextStream: () => {
+        this.#wake()
+        return ++this.#lastStream
+      },
       turns: new Turns<Waiting>({
         perTurn: REQUESTS_PER_TURN,
         run: ({ run }) => run(),
@@ -104,10 +112,8 @@ export class CoreRunner implements CallHandler, BusListener {
     this.#exchanges = new Exchanges(context)
     this.#parts = new PartDesk((input) => this.#handle(input))
     this.#tickedAt = options.monotonic()
-    this.#timers.push(
-      setInterval(() => this.#tickInTime(), TICK_MS),
-      setInterval(() => this.#sweep(), SWEEP_MS),
-    )
+    this.#sweptAt = this.#tickedAt
+    this.#tickIn(TICK_MS)
   }
 
   get counts(): RelayCounts {
@@ -175,19 +181,42 @@ export class CoreRunner implements CallHandler, BusListener {
     this.#handle({ type: 'tick' })
   }
 
+  #tickIn(ms: number): void {
+    this.#tickMs = ms
+    this.#timer = setTimeout(() => {
+      this.#tickInTime()
+      if (this.#timer !== undefined) this.#tickIn(this.#isResting ? RESTING_TICK_MS : TICK_MS)
+    }, ms)
+  }
+
+  /** Whether nobody is connected. A store that cannot write is tried as often as ever. */
+  get #isResting(): boolean {
+    const { bus } = this.#options
+    return !bus && this.#links.size === 0 && this.#exchanges.size === 0 && this.#store.healthy()
+  }
+
+  /** Somebody connects. */
+  #wake(): void {
+    if (this.#timer === undefined || this.#tickMs === TICK_MS) return
+    clearTimeout(this.#timer)
+    this.#tickedAt = this.#options.monotonic()
+    this.#tickIn(TICK_MS)
+  }
+
   /**
    * While this process was paused (starved, stopped, on a suspended machine) it read and answered nothing. That time
    * must not count against peers, or all of them would be disconnected at once.
    */
   #tickInTime(): void {
     const now = this.#options.monotonic()
-    const missed = now - this.#tickedAt - TICK_MS
+    const missed = now - this.#tickedAt - this.#tickMs
     this.#tickedAt = now
     if (missed > TICK_MS) {
       this.#links.excuse(missed)
       this.#exchanges.excuse(missed)
     }
     this.tick()
+    if (now - this.#sweptAt >= (this.#isResting ? RESTING_SWEEP_MS : SWEEP_MS)) this.#sweep(now)
   }
 
   /** A node that has lost its store sends its sessions to other nodes, which may still have it. */
@@ -215,7 +244,8 @@ export class CoreRunner implements CallHandler, BusListener {
   }
 
   stop(): void {
-    for (const timer of this.#timers) clearInterval(timer)
+    clearTimeout(this.#timer)
+    this.#timer = undefined
   }
 
   #handle(input: Input): void {
@@ -308,9 +338,10 @@ export class CoreRunner implements CallHandler, BusListener {
     )
   }
 
-  #sweep(): void {
+  #sweep(now: Time): void {
     if (this.#sweeping) return
     this.#sweeping = true
+    this.#sweptAt = now
     this.#store
       .run('sweep', { now: this.#options.now() })
       .catch(this.#options.onStoreError)

@@ -22,6 +22,10 @@ export class Exchanges {
     this.#context = context
   }
 
+  get size(): number {
+    return this.#open.size
+  }
+
   turn(peer: Peer, isGone: () => boolean): Promise<void> {
     return new Promise((run) => this.#context.turns.add(subjectOf(peer.address), { run, isGone }))
   }
