@@ -62,8 +62,8 @@ export function stillProven({ proofs }: Pick<AgentContext, 'proofs'>, stored: st
 }
 
 /**
- * The members whose place a joiner takes: with an invite that replaces, those of the same proven subject. No commit
- * replaces the owner or the standby.
+ * The members whose place a joiner takes: with an invite that replaces, those of the same proven subject that its rules
+ * would admit, so not another workflow on the same branch. No commit replaces the owner or the standby.
  */
 export function replacedBy(
   { group, owner, standby, proving }: AgentChannel,
@@ -71,10 +71,12 @@ export function replacedBy(
   { agent }: Candidate,
   proven: CheckedProof | undefined,
 ): readonly AgentId[] {
-  if (record.replaces !== true || !proven) return []
+  if (record.replaces !== true || record.require === undefined || !proven) return []
+  const rules = rulesOf(record.require)
   return [...(group?.members.keys() ?? [])].filter((member) => {
     const mayGo = member !== agent && member !== owner && member !== standby?.agent
-    return mayGo && isSameSubject(proving.lastChecked(member), proven)
+    const last = mayGo ? proving.lastChecked(member) : undefined
+    return last && isSameSubject(last, proven) && rules.some((rule) => satisfies(last, rule))
   })
 }
 

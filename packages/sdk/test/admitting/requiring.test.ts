@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { Requiring, stillProven } from '../../src/admitting/requiring.ts'
+import type { Candidate } from '../../src/admitting/adding.ts'
+import type { Invite } from '../../src/admitting/issued.ts'
+import { replacedBy, Requiring, stillProven } from '../../src/admitting/requiring.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
 import type { AgentChannel } from '../../src/channel/channel.ts'
 import type { ProofDesk } from '../../src/proofs/desk.ts'
@@ -137,6 +139,44 @@ test('that a member has to go is said once while its removal is refused, and aga
   demands = [{ agent: 'member', rules: 'acme.example', since: 0 }]
   await enforce()
   assert.equal(told.length, 3)
+})
+
+test('a job takes the place only of those that its invite would admit', () => {
+  const job = (workflow: string, more: Partial<CheckedProof> = {}): CheckedProof => ({
+    state: 'checked',
+    kind: 'github',
+    name: 'acme/app',
+    subject: 'refs/heads/main',
+    until: 9,
+    facts: {
+      root: 'github:acme/app',
+      key: 'k',
+      issuedAt: 1,
+      claims: { ref: 'refs/heads/main', workflow_ref: `acme/app/.github/workflows/${workflow}.yml@refs/heads/main` },
+    },
+    ...more,
+  })
+  const members = new Map<string, CheckedProof | undefined>([
+    ['owner', job('deploy')],
+    ['standby', job('deploy')],
+    ['last', job('deploy')],
+    ['monitor', job('monitor')],
+    ['fork', job('deploy', { name: 'mallory/app' })],
+    ['branch', job('deploy', { subject: 'refs/heads/x' })],
+    ['person', undefined],
+  ])
+  const channel = {
+    group: { members },
+    owner: 'owner',
+    standby: { agent: 'standby' },
+    proving: { lastChecked: (agent: string) => members.get(agent) },
+  } as unknown as AgentChannel
+  const replaced = (require: string, replaces = true): readonly string[] =>
+    replacedBy(channel, { record: { require, replaces } } as Invite, { agent: 'new' } as Candidate, job('deploy'))
+  const deploy = 'github:acme/app@.github/workflows/deploy.yml@refs/heads/main'
+  assert.deepEqual(replaced(deploy), ['last'])
+  assert.deepEqual(replaced('github:acme/app@refs/heads/main'), ['last', 'monitor'])
+  assert.deepEqual(replaced(deploy, false), [])
 })
 
 test('a use that was taken before a stop admits nobody whose proof was revoked meanwhile', () => {

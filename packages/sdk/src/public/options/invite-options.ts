@@ -22,8 +22,8 @@ export interface InviteOptions {
    */
   readonly require?: string | Rule | readonly (string | Rule)[]
   /**
-   * A joiner takes the place of members that an issuer has vouched for under the same name, in one commit: for CI jobs,
-   * which have a new key in each run. Needs `require`. Default: false.
+   * A joiner takes the place of members that an issuer has vouched for under the same name, and that `require` would
+   * admit, in one commit: for CI jobs, which have a new key in each run. Needs `require`. Default: false.
    */
   readonly replace?: boolean
 }
