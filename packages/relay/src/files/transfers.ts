@@ -127,7 +127,11 @@ export class Transfers {
     if (stored === undefined) {
       await this.#options.parts.put(key, ask.part, body, bytes)
       const answer = await this.#options.gate.store(id, sum.crc)
-      if (answer.type === 'refused') return refuse(response, answer.refusal)
+      if (answer.type === 'refused') {
+        // The file has ended meanwhile, so nobody pays for these bytes, and no record leads to them.
+        if (answer.refusal.refused === 'file_expired') await this.#options.parts.delete(key, ask.part + 1)
+        return refuse(response, answer.refusal)
+      }
       this.#counts.stored.parts++
       this.#counts.stored.bytes += bytes
     } else {

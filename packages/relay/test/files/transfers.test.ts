@@ -271,6 +271,8 @@ for (const way of ['http1', 'http2'] as const) {
     bench.gate.answer = { type: 'go', key: KEY, bytes: BYTES, stored: undefined, token: undefined }
     bench.gate.recorded = { type: 'refused', refusal: { refused: 'file_expired' } }
     assert.deepEqual(problem(await bench[way]({ body: randomBytes(BYTES) })), [410, 'file_expired'])
+    // The file has ended while the part was on its way: nobody pays for these bytes, or looks for them soon.
+    assert.deepEqual(bench.stored(), [])
     // Of a part that was recorded, the bytes are gone.
     await bench.parts.delete(KEY, 1)
     assert.deepEqual(problem(await bench[way]({ method: 'GET' })), [410, 'file_expired'])

@@ -57,8 +57,8 @@ class Files {
     return this.#world.run('fileStatus', this.#of(label, agent))
   }
 
-  drop(agent: string, label: string, everyone = false): Promise<StoreResult<'dropFile'>> {
-    return this.#world.run('dropFile', { ...this.#of(label, agent), everyone })
+  drop(agent: string, label: string, everyone = false, actor: Actor = member(agent)): Promise<StoreResult<'dropFile'>> {
+    return this.#world.run('dropFile', { ...this.#of(label, agent), everyone, actor })
   }
 
   say(sender: string, label: string, fields = {}): Promise<StoreResult<'append'>> {
@@ -307,6 +307,23 @@ forEachEngine((open) => {
     await files.record('bob', '2', 0)
     granted(await files.say('bob', '2'))
     granted(await files.begin('bob', '4', { limits }))
+  })
+
+  test('guests leave places for the files of others, however small theirs are', async (t) => {
+    const world = await open(t)
+    const files = new Files(world)
+    granted(await world.create('alice', { guestLimit: 100 }))
+    granted(await world.commit('alice', { adds: ['gina', 'gus'], vouches: ['gina', 'gus'] }))
+    const fields = { size: 65_536, limits: { ...LIMITS, perChannel: 8 } }
+    granted(await files.begin('gina', '1', { ...fields, actor: guest('gina') }))
+    // It takes its place until it is swept.
+    granted(await files.begin('gus', '2', { ...fields, actor: guest('gus') }))
+    granted(await files.drop('gus', '2', true, guest('gus')))
+    for (const name of ['gina', 'gus']) {
+      refused(await files.begin(name, '3', { ...fields, actor: guest(name) }), 'queue_full')
+    }
+    for (let label = 4; label < 10; label++) granted(await files.begin('alice', String(label), fields))
+    refused(await files.begin('alice', '10', fields), 'queue_full')
   })
 })
 

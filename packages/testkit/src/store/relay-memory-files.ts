@@ -28,6 +28,10 @@ export class MemoryFileRows implements FileRows {
     return { files: files.length, bytes: sum(files), guestBytes: sum(files.filter(({ guest }) => guest)) }
   }
 
+  countOfGuests({ number }: Pick<Channel, 'number'>): number {
+    return this.#all().filter(({ channel, guest }) => guest && channel === number).length
+  }
+
   bytesOf({ id, mode }: Account): number {
     const own = allChannels(this.#state).filter(({ account }) => account.id === id && account.mode === mode)
     return own.reduce((total, channel) => total + this.room(channel).bytes, 0)

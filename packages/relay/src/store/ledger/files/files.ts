@@ -6,7 +6,7 @@ import type { FileRecord } from '../rows/files.ts'
 import type { Channel } from '../state.ts'
 import { fileKey, isComplete, isDroppedByAll, isInAudience, liveFile, newParts, stateOf } from './file.ts'
 
-/** Shares of an account's room for files that one channel may take, and of that the guests in it. */
+/** Shares of an account's room for files that one channel may take, and of that, and of its files, the guests in it. */
 const CHANNEL_SHARE = 3 / 4
 const GUEST_SHARE = 1 / 4
 /** How long ended files are left alone: the clocks of nodes differ, and a part may be on its way. */
@@ -58,6 +58,11 @@ function lackOfRoom(
   const room = rows.files.room(channel)
   if (room.files >= perChannel) {
     return refuse('queue_full', `The channel has ${room.files} files, which is its limit. Wait until some were saved.`)
+  }
+  const mostOfGuests = Math.floor(GUEST_SHARE * perChannel)
+  // Small files would take all places long before they fill the guests' room.
+  if (guest && rows.files.countOfGuests(channel) >= mostOfGuests) {
+    return refuse('queue_full', `Guests have ${mostOfGuests} files in this channel, which is their limit.`)
   }
   const limit = Math.min(rows.accounts.get(channel.account).fileBytes ?? Infinity, accountBytes)
   const own = Math.floor(CHANNEL_SHARE * limit)

@@ -39,6 +39,8 @@ export interface FileRows {
   /** Replaces the record with this key. */
   change(file: FileRecord): void
   room(channel: Channel): FileRoom
+  /** How many of a channel's files guests have sent. */
+  countOfGuests(channel: Channel): number
   /** The bytes of the files in all channels of an account. Without those of deleted channels, which end at once. */
   bytesOf(account: Account): number
   /** How many unsent files of an agent have not ended. */

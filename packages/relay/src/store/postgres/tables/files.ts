@@ -19,6 +19,7 @@ const ADD = statement(`WITH room AS (INSERT INTO file_rooms VALUES ($2, 1, $12::
 const CHANGE = statement(`UPDATE files SET entry = $2, parts = $3, checksums = $4, dropped = $5, checksum = $6,
   expires_at = $7 WHERE key = $1`)
 const ROOM = statement('SELECT files, bytes, guest_bytes FROM file_rooms WHERE channel = $1')
+const OF_GUESTS = statement('SELECT count(*)::bigint FROM files WHERE channel = $1 AND guest = 1')
 const BYTES_OF =
   statement(`SELECT coalesce(sum(r.bytes), 0)::bigint FROM channels c JOIN file_rooms r ON r.channel = c.number
   WHERE c.account = $1 AND c.mode = $2`)
@@ -94,6 +95,13 @@ export class FileTable implements FileRows, Table {
       if (file.guest) guestBytes += storedFileBytes(file.size)
     }
     return { files, bytes, guestBytes }
+  }
+
+  countOfGuests({ number }: Channel): number {
+    const stored = this.#facts.need(`guests ${number}`, () => ask(this.#transaction, OF_GUESTS, [number]))
+    let [count] = stored[0] as [number]
+    for (const { file } of this.#added.values()) if (file.channel === number && file.guest) count += 1
+    return count
   }
 
   bytesOf(account: Account): number {

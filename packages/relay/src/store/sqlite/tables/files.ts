@@ -15,6 +15,7 @@ const SQL = {
   change: `UPDATE files SET entry = ?, parts = ?, checksums = ?, dropped = ?, checksum = ?, expires_at = ?
     WHERE key = ?`,
   room: 'SELECT files, bytes, guest_bytes FROM file_rooms WHERE channel = ?',
+  countOfGuests: 'SELECT count(*) FROM files WHERE channel = ? AND guest = 1',
   bytesOf: `SELECT coalesce(sum(file_rooms.bytes), 0) FROM channels JOIN file_rooms ON file_rooms.channel = number
     WHERE account = ? AND mode = ?`,
   countOpen: 'SELECT count(*) FROM files INDEXED BY open_files WHERE sender = ? AND entry IS NULL AND expires_at > ?',
@@ -55,6 +56,10 @@ export class SqliteFileRows implements FileRows {
     const row = this.#statements.room.get(number) as unknown as [number, number, number] | undefined
     const [files, bytes, guestBytes] = row ?? [0, 0, 0]
     return { files, bytes, guestBytes }
+  }
+
+  countOfGuests({ number }: Channel): number {
+    return (this.#statements.countOfGuests.get(number) as unknown as [number])[0]
   }
 
   bytesOf({ id, mode }: Account): number {
