@@ -7,13 +7,15 @@ import { compactVerify, decodeJwt, decodeProtectedHeader, importJWK, SignJWT } f
 import { toBase64url } from '../platform/bytes.ts'
 import { isRecord } from './json.ts'
 import { type IssuerKey, type KeySet, thumbprintOf } from './keys.ts'
-import { domainOf } from './names.ts'
+import { domainOf, isPlain } from './names.ts'
 
 /** The type in the header of a statement. */
 export const STATEMENT_TYPE = 'static-agent+jwt'
 /** The longest life of a statement, and the usual one, in days. */
 export const MOST_STATEMENT_DAYS = 90
 export const STATEMENT_DAYS = 30
+/** The last time that a date can have, in seconds. */
+const LATEST = 8_640_000_000_000
 
 /** A key of a domain, with its private part. */
 export interface DomainKey extends IssuerKey {
@@ -81,8 +83,9 @@ export function readStatement(jwt: string): Statement | undefined {
   }
   const { iss, sub, jti, iat, exp, cnf } = claims
   const agentId = isRecord(cnf) ? cnf['kid'] : undefined
-  if (![iss, sub, jti, agentId].every((text) => typeof text === 'string')) return undefined
-  if (![iat, exp].every((time) => typeof time === 'number')) return undefined
+  // They are shown to people, before anyone has checked the signature.
+  if (![iss, sub, jti, agentId].every(isPlain)) return undefined
+  if (![iat, exp].every((time) => typeof time === 'number' && time >= 0 && time <= LATEST)) return undefined
   const domain = domainOf(String(iss).replace(/^https:\/\//, ''))
   // It is part of a path.
   if (domain === undefined || iss !== `https://${domain}`) return undefined

@@ -42,7 +42,7 @@ import { afterFetch, NO_KEYS } from '../../src/proofs/key-state.ts'
 import { MAX_KEYS_BYTES, readKeys, revocationOf } from '../../src/proofs/keys.ts'
 import { parseRoot, type Root } from '../../src/proofs/roots.ts'
 import { isStatement, readStatement } from '../../src/proofs/statement.ts'
-import { Agent, GITHUB, issuers, job, lineOf } from '../proofs/scene.ts'
+import { Agent, GITHUB, issuers, job, lineOf, signedStatement } from '../proofs/scene.ts'
 
 const DAY = 86_400_000
 const PLACE = `acme.example${DOMAIN_PATH}`
@@ -419,6 +419,21 @@ test('an agent renews its statement where the key of the domain is, and never a 
   assert.equal(readStatement(await new DomainStore(place, './acme.example').sign(about, 1, now)), undefined)
   writeFileSync(join(agent, 'statements.json'), '["x"]')
   assert.throws(() => heldStatements(agent), /is damaged/)
+})
+
+test('what a statement says is shown before it is checked, so it has plain names and times', async () => {
+  const saying = async (more: object): Promise<ReturnType<typeof readStatement>> =>
+    readStatement(await signedStatement(alice, more))
+  assert.equal((await saying({}))?.subject, 'deployer')
+  for (const more of [
+    { sub: '\u001B[2Jdeployer' },
+    { sub: 'deployer, until 2099. Installed: acme.example' },
+    { jti: 'A A' },
+    { cnf: { kid: 'a\nb' } },
+    { exp: 1e300 },
+    { iat: -1 },
+  ])
+    assert.equal(await saying(more), undefined, JSON.stringify(more))
 })
 
 test('an agent looks after its statement every hour, and says once that nobody here can renew it', async () => {
