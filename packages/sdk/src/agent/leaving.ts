@@ -26,7 +26,10 @@ const ENDED: ReadonlySet<string> = new Set(['not_found', 'removed'])
 export async function leaveChannel(agent: Leaving, channel: AgentChannel): Promise<void> {
   const { agentId, journal, invites } = agent.context
   const before = channel.state
-  if (before === 'ended') return agent.channels.drop(channel, undefined)
+  if (before === 'ended') {
+    await channel.kept.erase()
+    return agent.channels.drop(channel, undefined)
+  }
   if (channel.failure?.code === 'closed') throw channel.failure
   if (channel.owner === agentId) {
     throw StaticError.of('not_allowed', `The owner cannot leave its channel ${channel.name}. Delete it instead.`)
@@ -72,6 +75,8 @@ async function sendLeave(agent: Leaving, channel: AgentChannel): Promise<void> {
       // Checked after reading the head: if a later commit adds this agent again, the head is different.
       if (await isMember(agent, channel)) continue
     } else if (refusal && !ENDED.has(refusal.code)) throw refusalError(refusal)
+    // In small steps: with the channel, it would all be deleted at once.
+    await channel.kept.erase()
     channels.drop(channel, undefined)
     await context.journal.written()
     return

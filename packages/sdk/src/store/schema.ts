@@ -58,12 +58,12 @@ export function createSchema(database: Database): void {
 }
 
 function createTable(table: TableDeclaration): string {
-  const { name, columns, key, parent, rowid } = table
+  const { name, columns, key, parent, rowid, large } = table
   const list = (fields: readonly string[]): string => fields.map((field) => columnName(table, field)).join(', ')
   const lines = Object.keys(columns).map((field) => declareColumn(table, field))
   if (key.length > 1) lines.push(`PRIMARY KEY (${list(key)})`)
   if (parent && parent.by.length > 1) lines.push(`FOREIGN KEY (${list(parent.by)}) ${references(parent.table)}`)
-  return `CREATE TABLE ${name} (\n  ${lines.join(',\n  ')}\n) STRICT${rowid ? '' : ', WITHOUT ROWID'};\n`
+  return `CREATE TABLE ${name} (\n  ${lines.join(',\n  ')}\n) STRICT${rowid || large ? '' : ', WITHOUT ROWID'};\n`
 }
 
 /** Single-column keys and references are declared with the column, others after the columns. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Journal } from '../../src/channel/journal.ts'
-import { KeptLog, MOST_KEPT_BYTES, MOST_KEPT_MESSAGES } from '../../src/channel/keeping/kept-log.ts'
+import { type Amount, KeptLog, MOST_KEPT_BYTES, MOST_KEPT_MESSAGES } from '../../src/channel/keeping/kept-log.ts'
 import type { AgentStore, Change, KeptRecord, KeptSize } from '../../src/ports/index.ts'
 import {
   AGENT,
@@ -18,7 +18,7 @@ import {
 } from '../store/support.ts'
 
 const NEWEST = Number.MAX_SAFE_INTEGER
-const MIB = 1024 * 1024
+const nothing = (): Amount => ({ messages: 0, bytes: 0 })
 
 /** Rows without content, and the size of each step that deletes some. */
 class Rows {
@@ -67,20 +67,20 @@ function size(index: number, fields: Partial<KeptSize> = {}): KeptSize {
   return { index, part: 0, sender: AGENT, keptAt: 1000, bytes: 300, ...fields }
 }
 
-test('beyond 100,000 messages the oldest go, in steps of at most 512', async () => {
+test('beyond 100,000 messages the oldest go, in small steps', async () => {
   const rows = new Rows(Array.from({ length: MOST_KEPT_MESSAGES + 1500 }, (_, at) => size(at + 1)))
-  await rows.log.sweep(0)
+  await rows.log.sweep(0, nothing)
   const { left } = rows
   assert.deepEqual([left.length, left[0]?.index], [MOST_KEPT_MESSAGES, 1501])
-  assert.ok(rows.steps.length >= 3 && rows.steps.every(({ length }) => length <= 512))
+  assert.ok(rows.steps.length >= 12 && rows.steps.every(({ length }) => length <= 128))
 })
 
-test('beyond 64 MiB the oldest go, in steps of little more than half a MiB', async () => {
+test('beyond 64 MiB the oldest go, one by one', async () => {
   const large = 256 * 1024
   const rows = new Rows(Array.from({ length: 300 }, (_, at) => size(at + 1, { bytes: large })))
-  await rows.log.sweep(0)
+  await rows.log.sweep(0, nothing)
   assert.deepEqual([rows.left.length, rows.left[0]?.index], [MOST_KEPT_BYTES / large, 300 - 256 + 1])
-  for (const step of rows.steps) assert.ok(step.reduce((sum, { bytes }) => sum + bytes, 0) < MIB)
+  assert.ok(rows.steps.every(({ length }) => length === 1))
 })
 
 test('messages kept before the time go, wherever they are in the log', async () => {
@@ -88,13 +88,32 @@ test('messages kept before the time go, wherever they are in the log', async () 
   const rows = new Rows(
     Array.from({ length: 1300 }, (_, at) => size(at + 1, { keptAt: old.includes(at + 1) ? 9 : 10 })),
   )
-  await rows.log.sweep(10)
+  await rows.log.sweep(10, nothing)
   const left = rows.left.map(({ index }) => index)
   assert.deepEqual(
     old.filter((index) => left.includes(index)),
     [],
   )
   assert.equal(left.length, 1300 - old.length)
+})
+
+test('however fast messages are added, a history has at most twice the limits', async () => {
+  const large = { bytes: 32 * 1024 }
+  const atMost = MOST_KEPT_BYTES / large.bytes
+  const rows = new Rows(Array.from({ length: atMost }, (_, at) => size(at + 1, large)))
+  let next = atMost + 1
+  let most = 0
+  // In each step far more than it looks at otherwise.
+  const added = (): Amount => {
+    const fresh = Array.from({ length: 300 }, () => size(next++, large))
+    rows.rows = [...fresh.toReversed(), ...rows.rows]
+    most = Math.max(most, rows.left.length)
+    return { messages: fresh.length, bytes: fresh.length * large.bytes }
+  }
+  await rows.log.sweep(0, added)
+  assert.ok(most < 2 * atMost, `${most} messages`)
+  await rows.log.sweep(0, nothing)
+  assert.equal(rows.left.length, atMost)
 })
 
 test('packs across the ends of steps are deleted whole', async () => {
@@ -109,7 +128,9 @@ async function opened(records: readonly KeptRecord[]): Promise<{ directory: stri
   const directory = makeDirectory()
   const store = await openStore(directory)
   store.write([put()])
-  for (const record of records) store.write([{ type: 'putKept', id: CHANNEL, record }])
+  for (let at = 0; at < records.length; at += 50) {
+    store.write(records.slice(at, at + 50).map((record): Change => ({ type: 'putKept', id: CHANNEL, record })))
+  }
   const journal = new Journal(store, (error) => assert.fail(error))
   return { directory, store, log: new KeptLog(journal, CHANNEL) }
 }
@@ -130,7 +151,7 @@ const RECORDS = PAYLOADS.map((payload, at) => keptRecord(at + 1, { payload, byte
 test('erased messages are not in the decrypted pages or the ring, and neither are those of a dropped channel', async () => {
   const { directory, store, log } = await opened(RECORDS)
   assert.equal(await remaining(store, directory, PAYLOADS), PAYLOADS.length)
-  await log.sweep(RECORDS[3]!.keptAt)
+  await log.sweep(RECORDS[3]!.keptAt, nothing)
   assert.equal(await remaining(store, directory, PAYLOADS), 3)
   assert.deepEqual(store.kept(CHANNEL, NEWEST, 10), RECORDS.slice(3).toReversed())
   await log.erase()
@@ -157,7 +178,7 @@ test('a killed sweep has deleted whole steps, and the next one the rest', async 
   store.close()
   const crashed = await openStore(copy ?? assert.fail('nothing was deleted'))
   const left = crashed.keptSizes(CHANNEL, NEWEST, 2000)
-  assert.ok(left.length > 800 && left.length < 1400, `${left.length} are left`)
+  assert.ok(left.length > 1000 && left.length < 1400, `${left.length} are left`)
   await new KeptLog(new Journal(crashed, (error) => assert.fail(error)), CHANNEL).erase()
   assert.deepEqual(crashed.keptSizes(CHANNEL, NEWEST, 10), [])
   crashed.close()

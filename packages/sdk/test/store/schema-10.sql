@@ -417,7 +417,7 @@ CREATE TABLE kept (
   file_type TEXT,
   payload BLOB NOT NULL,
   PRIMARY KEY (channel, log_index, part, sender)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- For how many days.
 CREATE TABLE keeping (one INTEGER PRIMARY KEY CHECK (one = 1), days INTEGER NOT NULL) STRICT;

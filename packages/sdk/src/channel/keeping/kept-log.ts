@@ -1,6 +1,6 @@
 /**
- * The kept messages of one channel on disk: read a page at a time, and deleted in small steps. Between two steps other
- * work goes on, and the database has what the step before deleted, so none of its transactions grows.
+ * The kept messages of one channel on disk: read a page at a time, and deleted in small steps, between which other work
+ * goes on.
  */
 import type { ChannelId, KeptRecord, KeptSize, Time } from '../../ports/index.ts'
 import type { Journal } from '../journal.ts'
@@ -8,15 +8,25 @@ import type { Journal } from '../journal.ts'
 /** What a sweep leaves: the newest messages up to this number and these bytes. */
 export const MOST_KEPT_MESSAGES = 100_000
 export const MOST_KEPT_BYTES: number = 64 * 1024 * 1024
-/** The rows that a step looks at, and the bytes after which it stops deleting. */
-const STEP_ROWS = 512
-const STEP_BYTES: number = 512 * 1024
+/** How many messages a step looks at, and the bytes after which it stops deleting: a few milliseconds. */
+const STEP_MESSAGES = 128
+const STEP_BYTES: number = 64 * 1024
+/** The rows that are read at once for that. */
+const PAGE_ROWS = 128
 /** The rows that are read at once for a page, and the bytes after which it ends. */
 const READ_ROWS = 32
 const PAGE_BYTES: number = 4 * 1024 * 1024
 /** The most rows of one index: a pack of this agent beside one of another. */
 const INDEX_ROWS = 32
 const NEWEST = Number.MAX_SAFE_INTEGER
+
+/** A number of messages and their bytes. */
+export interface Amount {
+  readonly messages: number
+  readonly bytes: number
+}
+
+const NOTHING: Amount = { messages: 0, bytes: 0 }
 
 /** The kept messages of a channel. */
 export class KeptLog {
@@ -52,41 +62,58 @@ export class KeptLog {
     }
   }
 
-  /** Deletes the messages that were kept before a time, and the oldest beyond the limits. */
-  async sweep(since: Time): Promise<void> {
+  /**
+   * Deletes the messages that were kept before a time, and the oldest beyond the limits. `added` returns what was added
+   * since it was called last: a step does twice that, so that members cannot add faster than it deletes.
+   */
+  async sweep(since: Time, added: () => Amount): Promise<void> {
     let [messages, bytes] = [0, 0]
-    await this.#drop((row) => {
+    const isOver = (row: KeptSize): boolean => {
       messages++
       bytes += row.bytes
       return row.keptAt < since || messages > MOST_KEPT_MESSAGES || bytes > MOST_KEPT_BYTES
-    })
+    }
+    await this.#drop(isOver, added)
   }
 
   /** Deletes all messages that are kept now. */
   async erase(): Promise<void> {
-    await this.#drop(() => true)
+    await this.#drop(
+      () => true,
+      () => NOTHING,
+    )
   }
 
   /** Deletes some messages, from the newest to the oldest. */
-  async #drop(isOver: (row: KeptSize) => boolean): Promise<void> {
+  async #drop(isOver: (row: KeptSize) => boolean, added: () => Amount): Promise<void> {
+    let left = budgetOf(NOTHING)
     for (let before = NEWEST; ;) {
-      const rows = this.#journal.keptSizes(this.#id, before, STEP_ROWS)
-      const isEnd = rows.length < STEP_ROWS
+      // Writes to the database what the page before has deleted.
+      const rows = this.#journal.keptSizes(this.#id, before, PAGE_ROWS)
+      const isEnd = rows.length < PAGE_ROWS
       const last = rows.at(-1)?.index
-      let bytes = 0
-      let left = rows.length
+      let seen = 0
       for (const row of rows) {
         const isNewIndex = row.index !== before
         // The rest of the last index may be missing here.
-        if (isNewIndex && (bytes >= STEP_BYTES || (!isEnd && row.index === last))) break
+        if (isNewIndex && (left.bytes <= 0 || (!isEnd && row.index === last))) break
         before = row.index
-        left--
+        seen++
         if (!isOver(row)) continue
         this.#journal.add({ type: 'dropKept', id: this.#id, place: row })
-        bytes += row.bytes
+        left.bytes -= row.bytes
       }
+      if (isEnd && seen === rows.length) break
+      left.messages -= seen
+      if (left.messages > 0 && left.bytes > 0) continue
       await this.#journal.written()
-      if (isEnd && left === 0) return
+      left = budgetOf(added())
     }
+    await this.#journal.written()
   }
+}
+
+/** What a step may look at and delete. */
+function budgetOf({ messages, bytes }: Amount): { messages: number; bytes: number } {
+  return { messages: STEP_MESSAGES + 2 * messages, bytes: STEP_BYTES + 2 * bytes }
 }

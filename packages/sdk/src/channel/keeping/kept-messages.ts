@@ -11,7 +11,7 @@ import type { AnswerEntry } from '../asking/open-ask.ts'
 import type { Content } from '../receiving/content.ts'
 import { decodeFrame } from '../sending/message-frame.ts'
 import { sentContents } from './kept-frame.ts'
-import { KeptLog, MOST_KEPT_BYTES, MOST_KEPT_MESSAGES } from './kept-log.ts'
+import { type Amount, KeptLog, MOST_KEPT_BYTES, MOST_KEPT_MESSAGES } from './kept-log.ts'
 
 /** The context it needs from the agent. */
 type KeptContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'keeping' | 'now'>
@@ -27,9 +27,9 @@ export class KeptMessages {
   readonly #context: KeptContext
   readonly #id: ChannelId
   readonly #log: KeptLog
-  /** What was added since the last sweep. */
-  #messages = 0
-  #bytes = 0
+  /** What was added since the last sweep, and since its last step. */
+  #unswept = { messages: 0, bytes: 0 }
+  #added = { messages: 0, bytes: 0 }
 
   constructor(context: KeptContext, id: ChannelId) {
     this.#context = context
@@ -76,9 +76,9 @@ export class KeptMessages {
   /** Deletes what is over. Only for `Keeping`, which sweeps one channel at a time. */
   async sweep(): Promise<void> {
     const { since } = this.#context.keeping
-    this.#messages = 0
-    this.#bytes = 0
-    if (since !== undefined) await this.#log.sweep(since)
+    this.#unswept = { messages: 0, bytes: 0 }
+    this.#takeAdded()
+    if (since !== undefined) await this.#log.sweep(since, () => this.#takeAdded())
   }
 
   /** Deletes all messages. The caller makes a checkpoint, so that they do not stay readable in the file. */
@@ -90,13 +90,22 @@ export class KeptMessages {
     return this.#context.keeping.isOn
   }
 
+  #takeAdded(): Amount {
+    const added = this.#added
+    this.#added = { messages: 0, bytes: 0 }
+    return added
+  }
+
   #keep(message: Omit<KeptRecord, 'keptAt' | 'bytes'>): Change {
     const { payload, fileName = '', fileType = '' } = message
     const bytes = OVERHEAD + payload.length + fileName.length + fileType.length
-    this.#messages++
-    this.#bytes += bytes
+    for (const amount of [this.#unswept, this.#added]) {
+      amount.messages++
+      amount.bytes += bytes
+    }
     // Members can send faster than the timer sweeps.
-    if (this.#messages > MOST_KEPT_MESSAGES * SHARE || this.#bytes > MOST_KEPT_BYTES * SHARE) {
+    const { messages, bytes: unswept } = this.#unswept
+    if (messages > MOST_KEPT_MESSAGES * SHARE || unswept > MOST_KEPT_BYTES * SHARE) {
       this.#context.keeping.sweepSoon(this)
     }
     return { type: 'putKept', id: this.#id, record: { ...message, keptAt: this.#context.now(), bytes } }

@@ -36,6 +36,8 @@ export interface TableDeclaration {
   readonly parent?: { readonly table: string; readonly by: readonly string[] }
   /** Its key is SQLite's rowid. */
   readonly rowid?: true
+  /** Rows can be large. SQLite then keeps them apart from their keys; otherwise a search reads whole rows. */
+  readonly large?: true
   /** The field that is stored apart, in the table `body`, and the field that ends it when set. */
   readonly body?: { readonly field: string; readonly until?: string }
   /** Most rows are dropped before they are written. The same is true of tables with bodies. */

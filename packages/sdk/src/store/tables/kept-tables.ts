@@ -32,6 +32,7 @@ export const KEPT: Table<InChannel<KeptRecord>> = {
   },
   key: ['channel', 'index', 'part', 'sender'],
   parent: { table: 'channel', by: ['channel'] },
+  large: true,
 }
 
 /** One row, or none for an agent that keeps nothing. 0 days: nothing more, and what was kept is being erased. */
