@@ -61,6 +61,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/18-files.md#Send ts 1': 'needs a relay with files; packages/sdk/test/files/files.test.ts has one',
   'docs/18-files.md#Receive ts 1': 'the same',
   'docs/18-files.md#Python python 1': 'python/tests/test_files.py does the same',
+  'docs/19-history.md#Turn it on sh 1': 'tests/cli/history.test.ts runs it',
+  'docs/19-history.md#In a program ts 1': 'packages/sdk/test/keeping/at-rest.test.ts does the same',
   'docs/12-install.md#The image sh 1': 'needs docker; lab/image/proof.ts builds the image with buildah',
   'python/README.md#Install sh 1': 'tests/python/static_sdk.test.ts installs the package by pip',
   'python/README.md#Talk python 1': 'tests/python/static_sdk.test.ts runs it',

@@ -45,14 +45,14 @@ void test('every command of the contract has a help page with an example, and ev
     'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',
     channel:
-      'create list members vouch remove accept-new-key invite join send listen files ask serve receipts poison verify accept-fork reject-commit lift-bar rotate reset-roster standby transfer take-over leave delete help',
+      'create list members vouch remove accept-new-key invite join send listen files history ask serve receipts poison verify accept-fork reject-commit lift-bar rotate reset-roster standby transfer take-over leave delete help',
     'channel invite': 'list revoke',
     'channel files': 'list save drop help',
     'channel poison': 'list retry drop help',
     a2a: 'card help',
     trust: 'add list remove accept-keys help',
     domain: 'init check list sign revoke rotate renew help',
-    agent: 'create list export-fingerprint delete add-proof accept-relay slots help',
+    agent: 'create list export-fingerprint delete add-proof accept-relay slots history help',
     'agent slots': 'list add remove change-passphrase help',
   }
   const pages = new Map<string, string>()

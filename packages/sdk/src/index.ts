@@ -68,6 +68,7 @@ export type { MemberReceipt, Reached, ReachedOptions } from './public/receipt-vi
 export type { ClientOptions } from './gen/client-options.ts'
 export type { AccountSessionOptions } from './public/settings.ts'
 export { deleteAccountChannel } from './account/delete-channel.ts'
+export { type AgentHistory, openAgentHistory } from './public/agent-history.ts'
 export { type AgentIdentity, deleteAgent, type MetRelay, readAgentIdentity } from './store/agent-directory.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export type { Keyring, KeySource } from './store/keys/sources.ts'

@@ -5,6 +5,7 @@ import { addProofCommand } from './agent/add-proof.ts'
 import { acceptRelayCommand } from './agent/accept-relay.ts'
 import { deleteCommand, exportFingerprintCommand, listCommand } from './agent/directories.ts'
 import { createCommand } from './agent/create.ts'
+import { historyCommand } from './agent/history.ts'
 import { slotsCommand } from './agent/slots.ts'
 
 export function agentCommand(): Command {
@@ -16,6 +17,7 @@ export function agentCommand(): Command {
     .addCommand(addProofCommand())
     .addCommand(acceptRelayCommand())
     .addCommand(slotsCommand())
+    .addCommand(historyCommand())
     .addHelpText(
       'after',
       examples('static agent create --as billing', 'static agent list', 'static agent export-fingerprint --as billing'),

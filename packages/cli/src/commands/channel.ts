@@ -5,6 +5,7 @@ import { askCommand, serveCommand } from './channel/ask.ts'
 import { deleteCommand } from './channel/delete.ts'
 import { acceptForkCommand, liftBarCommand, rejectCommitCommand } from './channel/disputes.ts'
 import { filesCommand } from './channel/files.ts'
+import { historyCommand } from './channel/history.ts'
 import { inviteCommand } from './channel/invite.ts'
 import { joinCommand } from './channel/join.ts'
 import { listenCommand } from './channel/listen.ts'
@@ -36,6 +37,7 @@ export function channelCommand(): Command {
     .addCommand(sendCommand())
     .addCommand(listenCommand())
     .addCommand(filesCommand())
+    .addCommand(historyCommand())
     .addCommand(askCommand())
     .addCommand(serveCommand())
     .addCommand(receiptsCommand())

@@ -360,7 +360,7 @@ export class Agent implements SessionListener, AgentServices {
 
   #tick(): void {
     const now = this.context.now()
-    this.keeping.tick(now)
+    this.keeping.tick(now, this.channels)
     for (const { upkeep, proving, files } of this.channels) {
       upkeep.tick(now)
       proving.tick()

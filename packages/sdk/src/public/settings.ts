@@ -443,7 +443,8 @@ function flag(
   throw invalid(`\`${option}\` is ${shownValue(given)}. It must be true or false.`)
 }
 
-function checkHistory(given: HistoryOption | undefined): HistoryOption | undefined {
+/** @internal */
+export function checkHistory<Given extends HistoryOption | undefined>(given: Given): Given {
   const { days } = given || {}
   const isRule = Number.isInteger(days) && days !== undefined && days >= 1 && days <= MOST_HISTORY_DAYS
   if (given === undefined || given === false || (isRule && Object.keys(given).length === 1)) return given

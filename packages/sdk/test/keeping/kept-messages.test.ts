@@ -275,7 +275,7 @@ test('without the option nothing is kept, and nothing is read or written for it'
   assert.deepEqual(await bob.take(), ['1', '2'])
   for (let hour = 0; hour < 48; hour++) {
     stage.now += DAY / 24
-    bob.keeping.tick(stage.now)
+    bob.keeping.tick(stage.now, [bob.channel])
   }
   await setImmediate()
   assert.deepEqual(kept(bob), [])
@@ -361,7 +361,7 @@ test('errors of reading reach the caller, and a sweep tries again', async () => 
     throw StaticError.of('store_corrupt', 'agent.db is damaged.')
   }
   stage.now += 31 * DAY
-  bob.keeping.tick(stage.now)
+  bob.keeping.tick(stage.now, [bob.channel])
   await setImmediate()
   await assert.rejects(bob.keeping.eraseAll(), { code: 'store_corrupt' })
   Reflect.deleteProperty(bob.store, 'keptSizes')
@@ -369,7 +369,7 @@ test('errors of reading reach the caller, and a sweep tries again', async () => 
   assert.deepEqual(texts(bob), [])
   assert.equal(bob.store.keptSizes(bob.channel.id, 2 ** 50, 10).length, 1)
   stage.now += DAY
-  bob.keeping.tick(stage.now)
+  bob.keeping.tick(stage.now, [bob.channel])
   for (let turn = 0; turn < 5; turn++) await setImmediate()
   bob.journal.flush()
   assert.equal(bob.store.keptSizes(bob.channel.id, 2 ** 50, 10).length, 0)

@@ -5,7 +5,17 @@ import type { SavedMessage } from '../../handlers/command.ts'
 import { printable, styled } from '../../terminal/output.ts'
 import { wrapped } from '../../terminal/wrapped.ts'
 
-type Shown = Pick<SavedMessage, 'payload' | 'sender' | 'time' | 'file'>
+interface Shown extends Pick<SavedMessage, 'payload' | 'sender' | 'time'> {
+  readonly file?: ShownFile | undefined
+}
+
+/** Without an id if it cannot be fetched any longer. */
+interface ShownFile {
+  readonly name: string
+  readonly size: number
+  readonly id?: string
+  readonly path?: string
+}
 
 /** A readable line on a terminal, the raw bytes in a pipe. */
 export function textOf(message: Shown): string | Uint8Array {
@@ -51,7 +61,7 @@ export function textIn(bytes: Uint8Array): string | undefined {
 }
 
 /** What a message sends beside its text, and where it is. */
-function fileLine({ id, name, size, path }: NonNullable<Shown['file']>): string {
+function fileLine({ id, name, size, path }: ShownFile): string {
   const place = path === undefined ? id : `saved as ${printable(path)}`
-  return `file ${shownFileName(name)} (${byteText(size)}): ${place}`
+  return `file ${shownFileName(name)} (${byteText(size)})${place === undefined ? '' : `: ${place}`}`
 }

@@ -12,8 +12,11 @@ export type HistoryOption = { readonly days: number } | false
 
 /** The kept messages of a channel. */
 interface Kept {
-  sweep(): Promise<void>
   erase(): Promise<void>
+}
+
+interface SweptKept extends Kept {
+  sweep(): Promise<void>
 }
 
 const DAY_MS = 24 * 3600 * 1000
@@ -34,8 +37,9 @@ export class Keeping {
   /** Resolves when the messages are erased that a rule without days leaves behind. */
   readonly ready: Promise<void>
   readonly #context: KeepingContext
-  readonly #days: number | undefined
-  readonly #due = new Set<Kept>()
+  /** Undefined: nothing is kept. */
+  readonly days: number | undefined
+  readonly #due = new Set<SweptKept>()
   #isSweeping = false
   #sweepAt: Time = -Infinity
 
@@ -44,9 +48,9 @@ export class Keeping {
     this.#context = context
     this.identity = context.identity
     const days = wanted === undefined ? stored : wanted && wanted.days
-    this.#days = days || undefined
+    this.days = days || undefined
     const { journal } = context
-    const isLeft = stored === 0 || (stored !== undefined && this.#days === undefined)
+    const isLeft = stored === 0 || (stored !== undefined && this.days === undefined)
     if (isLeft) {
       if (stored !== 0) journal.add({ type: 'putKeeping', days: 0 })
       // Later, because the channels do not exist yet.
@@ -55,28 +59,28 @@ export class Keeping {
       this.ready.catch(() => {})
       return
     }
-    if (this.#days !== stored) journal.add({ type: 'putKeeping', days: this.#days })
+    if (this.days !== stored) journal.add({ type: 'putKeeping', days: this.days })
     this.ready = Promise.resolve()
   }
 
   get isOn(): boolean {
-    return this.#days !== undefined
+    return this.days !== undefined
   }
 
   /** Messages that were kept before this time are over; undefined if none are kept. */
   get since(): Time | undefined {
-    return this.#days === undefined ? undefined : this.#context.now() - this.#days * DAY_MS
+    return this.days === undefined ? undefined : this.#context.now() - this.days * DAY_MS
   }
 
   /** Called again and again. Sweeps at the start, because the agent may have been off for days, and every hour. */
-  tick(now: Time): void {
-    if (this.#days === undefined || now < this.#sweepAt) return
+  tick(now: Time, channels: Iterable<{ readonly kept: SweptKept }>): void {
+    if (this.days === undefined || now < this.#sweepAt) return
     this.#sweepAt = now + SWEEP_MS
-    for (const kept of this.#context.all()) this.sweepSoon(kept)
+    for (const { kept } of channels) this.sweepSoon(kept)
   }
 
   /** Sweeps a channel when it is its turn. */
-  sweepSoon(kept: Kept): void {
+  sweepSoon(kept: SweptKept): void {
     this.#due.add(kept)
     if (this.#isSweeping) return
     this.#isSweeping = true
@@ -97,7 +101,7 @@ export class Keeping {
   /** The rule has ended: erases what is left, then forgets the rule. */
   async #finish(): Promise<void> {
     await this.eraseAll()
-    this.#context.journal.add({ type: 'putKeeping', days: this.#days })
+    this.#context.journal.add({ type: 'putKeeping', days: this.days })
     await this.#context.journal.written()
   }
 
