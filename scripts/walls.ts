@@ -28,7 +28,7 @@ const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin/backup', 'admin/copy', 'a
 
 /** The inside of the SDK, which must run without Node. */
 const INSIDE =
-  'sdk/agent sdk/channel sdk/files sdk/joining sdk/admitting sdk/session sdk/proofs sdk/mls sdk/store/rows sdk/store/ring'
+  'sdk/agent sdk/channel sdk/files sdk/approvals sdk/joining sdk/admitting sdk/session sdk/proofs sdk/mls sdk/store/rows sdk/store/ring'
 
 const INTERNAL = '^@static/[a-z0-9]+/internal$'
 const TEST_KIT = '^@static/testkit(/|$)'
@@ -102,6 +102,11 @@ const WALLS: readonly Wall[] = [
     'sdk/proofs',
     '/(account|admitting|agent|channel|driver|joining|mls|public|session|store|transport)/',
     'Proofs know the platform alone: what they need is in CheckerPorts.',
+  ],
+  [
+    'sdk/approvals',
+    '/(account|admitting|agent|channel|driver|files|joining|mls|proofs|public|session|store|transport)/',
+    'What is signed about approvals, and what it is worth, knows the platform alone.',
   ],
   [
     'sdk/store',

@@ -471,6 +471,57 @@ class AnswerIgnored:
 
 
 @dataclass(frozen=True)
+class ApprovalRequested:
+    """A member asks this agent to approve an action. People decide with ``static channel decide``."""
+
+    type: Literal["approval_requested"] = field(default="approval_requested", init=False)
+    channel: str
+    #: Agent id of the member that asks.
+    asker: str
+    #: The id of the approval.
+    approval: str
+
+
+@dataclass(frozen=True)
+class ApprovalDecided:
+    """A member has decided on an approval that this agent has asked for, or may decide on as well."""
+
+    type: Literal["approval_decided"] = field(default="approval_decided", init=False)
+    channel: str
+    #: Agent id.
+    member: str
+    #: The id of the approval.
+    approval: str
+    #: ``approve`` or ``deny``.
+    choice: str
+
+
+@dataclass(frozen=True)
+class ApprovalOver:
+    """An approval that this agent has asked for has its outcome."""
+
+    type: Literal["approval_over"] = field(default="approval_over", init=False)
+    channel: str
+    #: The id of the approval.
+    approval: str
+    #: ``approved``, ``denied`` or ``expired``.
+    decision: str
+
+
+@dataclass(frozen=True)
+class ApprovalIgnored:
+    """A request for an approval of this agent, or a decision, was ignored."""
+
+    type: Literal["approval_ignored"] = field(default="approval_ignored", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+    #: ``not_asker``, ``elsewhere``, ``not_asked``, ``repeated``, ``late``, ``invalid`` or ``too_many``.
+    reason: str
+
+
+@dataclass(frozen=True)
 class InboxFull:
     """The inbox is full. No more messages are fetched until the application reads some."""
 
@@ -544,6 +595,10 @@ Event = Union[
     RequestFailed,
     RequestIgnored,
     AnswerIgnored,
+    ApprovalRequested,
+    ApprovalDecided,
+    ApprovalOver,
+    ApprovalIgnored,
     InboxFull,
     TrustFailed,
     ProofEnding,

@@ -25,6 +25,7 @@ import {
   signedBytes,
   text,
 } from './bytes.ts'
+import { approvalVectors, decisionVectors } from './approval.ts'
 import { fileVectors } from './file.ts'
 import { proofVectors } from './proof.ts'
 import { proofBoxes } from './proof-box.ts'
@@ -373,6 +374,8 @@ const KINDS: Record<string, number> = {
   prove: 12,
   proof: 13,
   file: 14,
+  approval: 15,
+  decision: 16,
   refused: 17,
 }
 let previous: Buffer = Buffer.alloc(32)
@@ -437,6 +440,13 @@ const frames = [
     payload: Buffer.concat([number8(12), run(1, 90)]),
   },
   ...fileVectors.map(({ about, message }, at) => ({ about, kind: 'file', counter: 20 + at, payload: message })),
+  ...approvalVectors.map(({ about, bytes }, at) => ({ about, kind: 'approval', counter: 23 + at, payload: bytes })),
+  ...decisionVectors.map(({ about, decision }, at) => ({
+    about,
+    kind: 'decision',
+    counter: 25 + at,
+    payload: decision,
+  })),
 ].map((frame) => {
   const place = { message_id: idOf(frame.counter), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([
@@ -706,6 +716,7 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['vouch.json', text(vouches)],
   ['receipt.json', text(receipts)],
   ['file.json', text(fileVectors)],
+  ['approval.json', text({ requests: approvalVectors, decisions: decisionVectors })],
   ['frame.json', text(frames)],
   ['invite.json', text(invite)],
   ['invite-list.json', text(lists)],

@@ -14,6 +14,8 @@ const METHODS: Readonly<Record<string, `static ${string}` | { readonly why: stri
   'Channel.files': 'static channel files list',
   'Channel.history': 'static channel history',
   'Channel.eraseHistory': 'static channel history',
+  'Channel.requestApproval': { why: 'it is for programs that execute what is approved' },
+  'Channel.approvals': { why: 'as requestApproval' },
   'Channel.deleteFile': 'static channel files drop',
   'ReceivedFile.save': 'static channel files save',
   'ReceivedFile.stream': { why: 'a command saves a file, which any program can read' },

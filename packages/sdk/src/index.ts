@@ -25,6 +25,9 @@ export type {
   StandardSchema,
 } from './public/standard-schema.ts'
 export { Channel } from './public/channel.ts'
+export { Approval, type ApprovalDecision, type ApprovalResult } from './public/approvals/approval.ts'
+export type { ApprovalOptions, ApprovalWish, DecideOptions } from './public/options/approval-options.ts'
+export { checkApproval, type CheckedApproval, type ExpectedApproval } from './public/approvals/checked-approval.ts'
 export type {
   AddOptions,
   AskOneOptions,

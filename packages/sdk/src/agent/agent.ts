@@ -361,10 +361,11 @@ export class Agent implements SessionListener, AgentServices {
   #tick(): void {
     const now = this.context.now()
     this.keeping.tick(now, this.channels)
-    for (const { upkeep, proving, files } of this.channels) {
+    for (const { upkeep, proving, files, approvals } of this.channels) {
       upkeep.tick(now)
       proving.tick()
       files.tick(now)
+      approvals.tick()
     }
     if (now < this.#checkpointAt) return
     this.#checkpointAt = now + CHECKPOINT_MS

@@ -262,6 +262,42 @@ export type AgentEvent =
       readonly invite: string
       readonly reason: string
     }
+  /** A member asks this agent to approve an action (`Channel.approvals`). */
+  | {
+      readonly type: 'approval_requested'
+      readonly channel: string
+      readonly asker: AgentId
+      /** The id of the approval. */
+      readonly approval: string
+    }
+  /** A member has decided on an approval that this agent has asked for, or may decide on as well. */
+  | {
+      readonly type: 'approval_decided'
+      readonly channel: string
+      readonly member: AgentId
+      readonly approval: string
+      readonly choice: 'approve' | 'deny'
+    }
+  /** An approval that this agent has asked for has its outcome. */
+  | {
+      readonly type: 'approval_over'
+      readonly channel: string
+      readonly approval: string
+      readonly decision: 'approved' | 'denied' | 'expired'
+    }
+  /**
+   * A request for an approval of this agent, or a decision, was ignored. `not_asker`: its sender is not the asker that
+   * it names. `elsewhere`: it is for another channel. `not_asked`: its sender may not decide. `repeated`: it is here, or
+   * its sender has decided. `late`: after the deadline, or with one that is too far away. `invalid`: the signature is
+   * not that of its sender. `too_many`: its sender has eight open requests.
+   */
+  | {
+      readonly type: 'approval_ignored'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly reason: 'not_asker' | 'elsewhere' | 'not_asked' | 'repeated' | 'late' | 'invalid' | 'too_many'
+    }
   /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome arrived that cannot be used. `channel` is empty if the relay sent no valid name. */

@@ -18,6 +18,7 @@ import {
 } from '@static/protocol'
 import { ListedInvites } from '../admitting/listed-invites.ts'
 import type { AgentContext } from '../agent/context.ts'
+import { Approvals } from './approving/approvals.ts'
 import { type Epoch, isSameOwnership, type Joined } from '../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../ports/index.ts'
 import { Asks } from './asking/asks.ts'
@@ -74,6 +75,7 @@ export class AgentChannel {
   readonly asks: Asks
   readonly proving: Proving
   readonly files: ChannelFiles
+  readonly approvals: Approvals
   readonly forks: Forks
   /** The history that the agent keeps for its user. */
   readonly kept: KeptMessages
@@ -119,6 +121,7 @@ export class AgentChannel {
     this.asks = new Asks(context, this, stored)
     this.proving = new Proving(context, this, stored)
     this.files = new ChannelFiles(context, this, stored)
+    this.approvals = new Approvals(context, this, stored)
     this.forks = new Forks(context, this)
     this.follower = new Follower(context, this)
     this.parts = [
@@ -135,6 +138,7 @@ export class AgentChannel {
       this.asks,
       this.proving,
       this.files,
+      this.approvals,
       this.forks,
     ]
     // Only now: parts that read from disk make the journal write, and it would write this channel as well.
@@ -146,7 +150,7 @@ export class AgentChannel {
     const { failure } = this
     if (!failure) return
     // Requests nothing from the relay. Readers get what is on disk.
-    for (const part of [this.intake, this.inbox, this.requests, this.asks]) part.end(failure, failure)
+    for (const part of [this.intake, this.inbox, this.requests, this.asks, this.approvals]) part.end(failure, failure)
   }
 
   // ---- State ----

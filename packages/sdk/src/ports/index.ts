@@ -1,4 +1,5 @@
 /** The ports of the agent: a database, transports and a session with the relay. */
+export type { ApprovalEventRecord, ApprovalRecord, ApprovalRequestRecord } from './approval-records.ts'
 export type { FileDisk, OpenedSource, OpenedTarget, PartLine, PartReply, PartRequest, Spool } from './files.ts'
 export type { FileRecord, UploadPart, UploadRecord } from './file-records.ts'
 export type { AgentId, ChannelId, Time } from './ids.ts'

@@ -5,6 +5,7 @@
  * of them or none. Small data is kept in memory and read once, when the agent starts.
  */
 import { type ReceiptClaim, StaticError } from '@static/protocol'
+import type { ApprovalEventRecord, ApprovalRecord, ApprovalRequestRecord } from './approval-records.ts'
 import type { AgentId, ChannelId, Time } from './ids.ts'
 import type { FileRecord, UploadPart, UploadRecord } from './file-records.ts'
 import type {
@@ -290,6 +291,19 @@ export type Change =
   | { readonly type: 'dropKept'; readonly id: ChannelId; readonly place: KeptPlace }
   /** For how many days messages are kept. 0: none, and what was kept is being erased. Undefined: none. */
   | { readonly type: 'putKeeping'; readonly days: number | undefined }
+  | { readonly type: 'putApproval'; readonly id: ChannelId; readonly record: ApprovalRecord }
+  /** Put once, and dropped with the approval. */
+  | { readonly type: 'putApprovalRequest'; readonly id: ChannelId; readonly record: ApprovalRequestRecord }
+  | { readonly type: 'putApprovalEvent'; readonly id: ChannelId; readonly record: ApprovalEventRecord }
+  /** A decision of this agent that the relay has refused. */
+  | {
+      readonly type: 'dropApprovalEvent'
+      readonly id: ChannelId
+      readonly hash: Uint8Array
+      readonly number: number
+    }
+  /** Includes its request and its events. */
+  | { readonly type: 'dropApproval'; readonly id: ChannelId; readonly hash: Uint8Array }
   /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
   | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
   | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
@@ -341,6 +355,10 @@ export interface StoredChannel {
   readonly answerers: readonly AnswererRecord[]
   readonly files: readonly FileRecord[]
   readonly uploads: readonly UploadRecord[]
+  readonly approvals: readonly ApprovalRecord[]
+  readonly approvalRequests: readonly ApprovalRequestRecord[]
+  /** Ordered by number. */
+  readonly approvalEvents: readonly ApprovalEventRecord[]
   readonly inviteList: InviteListRecord | undefined
   readonly uses: readonly UseRecord[]
   readonly claims: readonly ClaimRecord[]

@@ -14,7 +14,9 @@ import type { SentMessage } from '../channel/sending/outbox.ts'
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import { type Answers, type RequestHandler, type ServeOptions, serveRequests } from '../channel/asking/serving.ts'
 import { MOST_ASK_BYTES } from '../channel/asking/ask-frame.ts'
+import { Approval, type ApprovalResult, requestApproval } from './approvals/approval.ts'
 import { Ask } from './ask.ts'
+import type { ApprovalOptions, ApprovalWish } from './options/approval-options.ts'
 import { checkHandler, checkOptions } from './options/call-options.ts'
 import {
   type AddOptions,
@@ -32,10 +34,10 @@ import { type Answer, ChannelRequest, Envelope } from './envelope.ts'
 import { type HistoryMessage, historyMessageOf } from './received/history-message.ts'
 import { poisonMessageOf, type PoisonMessages } from './received/poison-messages.ts'
 import { type ChannelMember, type ListedMember, memberOf } from './received/member.ts'
-import { deleteFile, type FileHome, ReceivedFile } from './received/received-file.ts'
-import { type SentFile, sendPath, sendStream } from '../files/send-file.ts'
+import { deleteFile, type FileHome, ReceivedFile, sendFile } from './received/received-file.ts'
+import type { SentFile } from '../files/send-file.ts'
 import { type MemberProof, memberProofOf } from '../channel/proving/member-proof.ts'
-import { aboutOf, cancelled, type SendFileOptions } from './options/file-options.ts'
+import type { SendFileOptions } from './options/file-options.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { requireOf } from './options/invite-options.ts'
 import { type AnyServeHandler, type JsonAnswers, jsonAnswers, onlyAnswer } from './json-answers.ts'
@@ -157,19 +159,7 @@ export class Channel implements AsyncDisposable {
    * @example await channel.sendFile('report.pdf', { type: 'application/pdf', text: 'The report you asked for.' })
    */
   async sendFile(source: string | AsyncIterable<Uint8Array>, options: SendFileOptions = {}): Promise<SentFile> {
-    return await this.#edge.wait(async () => {
-      checkOptions('sendFile', options)
-      const { signal, done } = cancelled(options.signal, 'The file was not sent. The signal was aborted.')
-      const about = { ...aboutOf(source, options), signal, progress: options.progress ?? ((): void => {}) }
-      try {
-        if (typeof source === 'string') return await sendPath(this.#agent, this.#channel, source, about)
-        if (typeof source?.[Symbol.asyncIterator] === 'function')
-          return await sendStream(this.#agent, this.#channel, source, about)
-      } finally {
-        done()
-      }
-      throw StaticError.of('invalid_request', 'The file must be a path or a stream of bytes (an async iterable).')
-    })
+    return await this.#edge.wait(() => sendFile(this.#home, source, options))
   }
 
   /** The files that other members have sent and this agent has neither saved nor dropped, also before a restart. */
@@ -297,6 +287,26 @@ export class Channel implements AsyncDisposable {
   /** The open requests of this agent: not fully answered, or with unread answers. */
   asked(): readonly Ask[] {
     return this.#channel.asks.list().map((ask) => new Ask(ask, this.#edge, (agent) => this.#proofOf(agent)))
+  }
+
+  /**
+   * Asks members to approve an action, and waits until enough have, too few are left, or the time is over. Only
+   * `approved` is permission: then `action` has the bytes that they have signed, and the permission is used, so that
+   * they are executed at most once. The request outlives the program: `approvals` returns it after a restart.
+   *
+   * @throws {StaticError} `invalid_request`, `too_large`, `not_found`, `queue_full` beyond eight open ones, `cancelled`
+   * @example const { decision, action } = await channel.requestApproval(wish, { from: ['ada', 'ben', 'cy'], need: 2 })
+   */
+  async requestApproval(wish: ApprovalWish, options: ApprovalOptions): Promise<ApprovalResult> {
+    return await this.#asMember(() => requestApproval(this.#home, wish, options))
+  }
+
+  /**
+   * The approvals that this agent may decide on (`Approval.decide`) until their deadline, and its own, oldest first. No
+   * reader of messages and no handler is ever given one: they are for people. Event: `approval_requested`.
+   */
+  approvals(): readonly Approval[] {
+    return this.#channel.approvals.list().map((held) => new Approval(this.#home, held))
   }
 
   /**

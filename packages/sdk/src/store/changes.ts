@@ -3,6 +3,7 @@ import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports/index.ts'
 import type { WritesOf } from './rows/table.ts'
 import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent-tables.ts'
+import { APPROVAL, APPROVAL_EVENT, APPROVAL_REQUEST } from './tables/approval-tables.ts'
 import {
   CHANNEL,
   channelRow,
@@ -39,6 +40,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...askSteps(rowsOf),
     ...fileSteps(rowsOf),
     ...keptSteps(rowsOf),
+    ...approvalSteps(rowsOf),
     ...inviteSteps(rowsOf),
     ...admissionSteps(rowsOf),
   }
@@ -163,6 +165,19 @@ function askSteps(rowsOf: WritesOf): Pick<Steps, AskStep> {
     putAnswerer: ({ id, record }) => answerers.put({ ...record, channel: id }),
     putAnswer: ({ id, record }) => answers.put({ ...record, channel: id, bytes: record.ciphertext.length }),
     dropAnswer: ({ id, place: { index, part } }) => answers.drop(id, index, part),
+  }
+}
+
+type ApprovalStep = 'putApproval' | 'putApprovalRequest' | 'putApprovalEvent' | 'dropApprovalEvent' | 'dropApproval'
+
+function approvalSteps(rowsOf: WritesOf): Pick<Steps, ApprovalStep> {
+  const [approvals, requests, events] = [rowsOf(APPROVAL), rowsOf(APPROVAL_REQUEST), rowsOf(APPROVAL_EVENT)]
+  return {
+    putApproval: ({ id, record }) => approvals.put({ ...record, channel: id }),
+    putApprovalRequest: ({ id, record }) => requests.put({ ...record, channel: id }),
+    putApprovalEvent: ({ id, record }) => events.put({ ...record, channel: id }),
+    dropApprovalEvent: ({ id, hash, number }) => events.drop(id, hash, number),
+    dropApproval: ({ id, hash }) => approvals.drop(id, hash),
   }
 }
 

@@ -9,7 +9,7 @@ import type { Database } from './sqlite.ts'
 import { columnName, type TableDeclaration } from './rows/table.ts'
 import { TABLES } from './tables/all-tables.ts'
 
-const VERSION = 10
+const VERSION = 11
 
 /** Tables that hold none of the agent's records. */
 const OTHER_TABLES = `

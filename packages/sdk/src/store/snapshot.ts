@@ -15,6 +15,7 @@ import type {
 } from '../ports/index.ts'
 import type { ReadsOf, Table, Totals } from './rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent-tables.ts'
+import { APPROVAL, APPROVAL_EVENT, APPROVAL_REQUEST } from './tables/approval-tables.ts'
 import {
   CHANNEL,
   channelRecord,
@@ -151,6 +152,9 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const answerers = byChannel(rowsOf(ANSWERER).all())
   const files = byChannel(rowsOf(FILE).all())
   const uploads = byChannel(rowsOf(UPLOAD).all())
+  const approvals = byChannel(rowsOf(APPROVAL).all())
+  const approvalRequests = byChannel(rowsOf(APPROVAL_REQUEST).all())
+  const approvalEvents = byChannel(rowsOf(APPROVAL_EVENT).all())
   const lists = byChannel(rowsOf(INVITE_LIST).all())
   const uses = byChannel(rowsOf(USE).all())
   const claims = byChannel(rowsOf(CLAIM).all())
@@ -197,6 +201,9 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
         answerers: answerers(row.id),
         files: files(row.id),
         uploads: uploads(row.id),
+        approvals: approvals(row.id).toSorted((a, b) => a.since - b.since),
+        approvalRequests: approvalRequests(row.id),
+        approvalEvents: approvalEvents(row.id).toSorted((a, b) => a.number - b.number),
         inviteList: lists(row.id)[0],
         uses: uses(row.id),
         claims: claims(row.id),

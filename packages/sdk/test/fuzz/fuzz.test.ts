@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { test } from 'node:test'
 import { encodeMlsMessage } from 'ts-mls'
+import { StaticError } from '@static/protocol'
 import { fuzz, type FuzzTarget } from '@static/testkit/fuzz'
 import {
   decodeAnswer,
@@ -21,6 +22,9 @@ import { ListedInvites } from '../../src/admitting/listed-invites.ts'
 import { decodeClaims, encodeClaims } from '../../src/admitting/claims.ts'
 import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { decodeFrame, encodeFrame, VERSION } from '../../src/channel/sending/message-frame.ts'
+import { decodeDecision, encodeDecision } from '../../src/approvals/decision.ts'
+import { checkRecord, encodeRecord } from '../../src/approvals/record.ts'
+import { decodeApproval, encodeApproval } from '../../src/approvals/request.ts'
 import { decodeFile, encodeFile } from '../../src/files/file-frame.ts'
 import { encodePipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts'
 import { parseEndpoint } from '../../src/account/endpoint.ts'
@@ -62,6 +66,25 @@ const FILE = {
   text: 'Read it.',
   digests: HASH,
 }
+const APPROVAL = encodeApproval({
+  channelId: ID,
+  asker: 'ab'.repeat(32),
+  requestId: ID,
+  deadline: 2 ** 40,
+  need: 1,
+  from: ['cd'.repeat(32), 'ef'.repeat(32)],
+  title: 'Deploy\u202e',
+  text: 'Now.',
+  risk: '',
+  action: HASH,
+})
+const DECISION = encodeDecision({
+  hash: HASH,
+  choice: 'deny',
+  time: 7,
+  attended: true,
+  signature: new Uint8Array(64).fill(9),
+})
 
 /** A decoder of texts. */
 function texts(name: string, seeds: readonly string[], decode: (text: string) => unknown): FuzzTarget {
@@ -86,6 +109,8 @@ test('frames of messages: each has one encoding', async (t) => {
       encodeFrame({ ...frame, kind: 'more', counter: 2 ** 52 }),
       encodeFrame({ ...frame, kind: 'pack', payload: PACK }),
       encodeFrame({ ...frame, kind: 'file', payload: encodeFile(FILE) }),
+      encodeFrame({ ...frame, kind: 'approval', payload: APPROVAL }),
+      encodeFrame({ ...frame, kind: 'decision', payload: DECISION }),
     ],
     decode: (bytes) => {
       const { version, kind, ...fields } = decodeFrame(bytes) ?? {}
@@ -103,6 +128,24 @@ test('messages about files: each has one encoding', async (t) => {
       const file = decodeFile(bytes)
       if (file) assert.deepEqual(encodeFile(file), Uint8Array.from(bytes))
     },
+  })
+})
+
+test('approvals and decisions: each has one encoding, and a record is one or is refused', async (t) => {
+  await fuzz(t, {
+    name: 'approvals',
+    seeds: [APPROVAL, DECISION],
+    decode: (bytes) => {
+      const request = decodeApproval(bytes)
+      if (request) assert.deepEqual(encodeApproval(request), Uint8Array.from(bytes))
+      const decision = decodeDecision(bytes)
+      if (decision) assert.deepEqual(encodeDecision(decision), Uint8Array.from(bytes))
+    },
+  })
+  const record = encodeRecord(APPROVAL, [{ publicKey: HASH, decision: DECISION }])
+  await fuzz(t, {
+    ...texts('approval-records', [record], (text) => checkRecord(text, { from: [], need: 0, action: HASH })),
+    isRefusal: (error) => error instanceof StaticError,
   })
 })
 

@@ -39,6 +39,8 @@ const KINDS: readonly FrameKind[] = [
   'refused',
   'proof',
   'prove',
+  'approval',
+  'decision',
 ]
 /** Requests of one asker that a channel holds, and some more. */
 const FLOOD = 280

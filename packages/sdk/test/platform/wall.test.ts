@@ -15,6 +15,7 @@ const source = join(root, 'packages/sdk/src')
 const INSIDE = [
   'channel',
   'files',
+  'approvals',
   'joining',
   'admitting',
   'agent',

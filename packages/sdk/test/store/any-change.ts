@@ -1,6 +1,8 @@
 /** Changes of every kind, for random writes. */
 import type { Change } from '../../src/ports/index.ts'
 import {
+  approvalEvent,
+  approvalRecord,
   attemptRecord,
   bytesOf,
   CHANNEL,
@@ -90,6 +92,15 @@ export function anyChange(below: (limit: number) => number): Change {
     }),
     () => ({ type: 'dropKept', id, place: { index: few, part, sender: agent } }),
     () => ({ type: 'putKeeping', days: few > 3 ? few : undefined }),
+    () => ({
+      type: 'putApproval',
+      id,
+      record: approvalRecord(few, { clock: below(9), outcome: few > 3 ? 'approved' : undefined, isSpent: few > 4 }),
+    }),
+    () => ({ type: 'putApprovalRequest', id, record: { hash: approvalRecord(few).hash, request: bytes } }),
+    () => ({ type: 'putApprovalEvent', id, record: approvalEvent(few, below(3)) }),
+    () => ({ type: 'dropApprovalEvent', id, hash: approvalRecord(few).hash, number: below(3) }),
+    () => ({ type: 'dropApproval', id, hash: approvalRecord(few).hash }),
     () => ({ type: 'putRemoved', record: { name: `channel ${few}`, at: below(9) } }),
     () => ({ type: 'dropRemoved', name: `channel ${few}` }),
     () => ({ type: 'putInvite', record: inviteRecord(invite, { channel: id, uses: below(3) }) }),

@@ -15,12 +15,12 @@ function statements(sql: string): string[] {
     .sort()
 }
 
-test('the tables are those of version 10, column by column', () => {
+test('the tables are those of version 11, column by column', () => {
   const database = openDatabase(':memory:')
   createSchema(database)
   const made = database.prepare<string>('SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL').pluck().all()
-  const expected = readFileSync(new URL('schema-10.sql', import.meta.url), 'utf8')
+  const expected = readFileSync(new URL('schema-11.sql', import.meta.url), 'utf8')
   assert.deepEqual(statements(made.join(';')), statements(expected))
-  assert.equal(database.pragma('user_version', { simple: true }), 10)
+  assert.equal(database.pragma('user_version', { simple: true }), 11)
   database.close()
 })

@@ -11,6 +11,8 @@ import type {
   Change,
   ChannelRecord,
   EpochRecord,
+  ApprovalEventRecord,
+  ApprovalRecord,
   FileRecord,
   IdentityRecord,
   InboxRecord,
@@ -133,6 +135,31 @@ export function fileRecord(index: number, fields: Partial<FileRecord> = {}): Fil
     savedParts: 0,
     isDone: false,
     ...fields,
+  }
+}
+
+export function approvalRecord(number: number, fields: Partial<ApprovalRecord> = {}): ApprovalRecord {
+  return {
+    hash: bytesOf(`approval ${number}`),
+    identity: bytesOf('identity', 8),
+    since: 1_700_000_000_000 + number,
+    clock: 1_700_000_000_000 + number,
+    outcome: undefined,
+    isSpent: false,
+    ...fields,
+  }
+}
+
+export function approvalEvent(approval: number, number: number): ApprovalEventRecord {
+  return {
+    hash: approvalRecord(approval).hash,
+    number,
+    agent: AGENT,
+    what: 'approve',
+    at: 1_700_000_000_000 + number,
+    decision: bytesOf(`decision ${number}`, 106),
+    publicKey: bytesOf('key'),
+    identity: bytesOf('identity', 8),
   }
 }
 

@@ -50,7 +50,9 @@ test('vectors: frames', () => {
 test('every kind of frame has a vector', () => {
   const kinds = new Set((readVectors('frame.json') as { kind: FrameKind }[]).map(({ kind }) => kind))
   const vectors = readVectors('frame.json') as { kind: FrameKind; bytes: string }[]
-  const file = fromHex(vectors.find(({ kind }) => kind === 'file')?.bytes ?? '')
+  const described = (['file', 'approval', 'decision'] as const).map((of) =>
+    fromHex(vectors.find(({ kind }) => kind === of)?.bytes ?? ''),
+  )
   const frame = encodeFrame({
     kind: 'heartbeat',
     messageId: new Uint8Array(16),
@@ -60,7 +62,7 @@ test('every kind of frame has a vector', () => {
     payload: encodePack([new Uint8Array(), new Uint8Array()]),
   })
   const known = Array.from({ length: 256 }, (_, kind) =>
-    [frame, file].map((bytes) => decodeFrame(Uint8Array.from(bytes).with(1, kind))?.kind),
+    [frame, ...described].map((bytes) => decodeFrame(Uint8Array.from(bytes).with(1, kind))?.kind),
   ).flat()
   assert.deepEqual(new Set(known.filter((kind) => kind !== undefined)), kinds)
 })

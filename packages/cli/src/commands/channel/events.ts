@@ -81,6 +81,7 @@ function idsIn(event: AgentEvent): readonly string[] {
   if (event.type === 'admitted') return [event.by, event.member]
   if (event.type === 'ownership_changed') return [event.owner, ...(event.standby === undefined ? [] : [event.standby])]
   if (event.type === 'members_changed') return [...event.added, ...event.removed]
+  if (event.type === 'approval_requested') return [event.asker]
   if ('sender' in event) return [event.sender]
   return 'member' in event ? [event.member] : []
 }
@@ -114,12 +115,35 @@ function membersChanged(
   return changes.length > 0 ? `${channel}: ${changes.join('; ')}.` : undefined
 }
 
+type ApprovalEvent = Extract<AgentEvent, { type: `approval_${string}` }>
+
+function isApproval(event: AgentEvent): event is ApprovalEvent {
+  return event.type.startsWith('approval_')
+}
+
+function approval(event: ApprovalEvent, name: NameOf): string {
+  switch (event.type) {
+    case 'approval_requested':
+      return `${event.channel}: ${name(event.asker)} asks for your approval: \`static channel approvals ${event.channel}\`.`
+    case 'approval_decided':
+      return `${event.channel}: ${name(event.member)} has ${event.choice === 'approve' ? 'approved' : 'denied'} ${event.approval}.`
+    case 'approval_over':
+      return `${event.channel}: ${event.approval} is ${event.decision}.`
+    case 'approval_ignored':
+      return `${event.channel}: ignored message ${event.index} from ${name(event.sender)} about an approval (${event.reason}).`
+  }
+}
+
 /** The displayed name of an agent in an event that carries its identity. */
 function nameIn(identity: Uint8Array, agentId: string): string {
   return identityWithFingerprint({ agentId, identity: Buffer.from(identity).toString() })
 }
 
 function describe(event: AgentEvent, name: NameOf): string | undefined {
+  return isApproval(event) ? approval(event, name) : other(event, name)
+}
+
+function other(event: Exclude<AgentEvent, ApprovalEvent>, name: NameOf): string | undefined {
   switch (event.type) {
     case 'members_changed':
       return membersChanged(event, name)

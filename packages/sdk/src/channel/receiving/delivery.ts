@@ -9,7 +9,7 @@ import { frameContent } from './stored-message.ts'
 
 /** Delivers a frame with this record. Unknown kinds are ignored. */
 export function deliverFrame(
-  { intake, inbox, requests, asks, listedInvites, proving, files }: AgentChannel,
+  { intake, inbox, requests, asks, listedInvites, proving, files, approvals }: AgentChannel,
   frame: DecodedFrame,
   received: Omit<InboxRecord, 'part' | 'attempts'>,
 ): void {
@@ -25,6 +25,11 @@ export function deliverFrame(
       if (file) files.arrive(record, file)
       return inbox.arrive({ record, ...frameContent(frame), redelivered: intake.isRedelivered(record.index) })
     }
+    case 'approval':
+    case 'decision':
+      // Kept decrypted, and never given to a reader.
+      record.messageKey.fill(0)
+      return approvals.arrive(kind, record, payload)
     case 'request':
       return requests.arrive(record, payload)
     case 'answer':

@@ -7,6 +7,8 @@
  */
 import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
 import { viewOf } from '../../platform/bytes.ts'
+import { decodeDecision } from '../../approvals/decision.ts'
+import { decodeApproval } from '../../approvals/request.ts'
 import { decodeFile } from '../../files/file-frame.ts'
 import { decodePack, hasPartRoom } from './pack.ts'
 
@@ -22,8 +24,7 @@ const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 export const FRAME_HEAD_BYTES: number = PAYLOAD_AT
 
 /**
- * The purpose of a message. `messages()` returns only payloads, alone or from a pack, and the texts of files. 15 and 16
- * are reserved.
+ * The purpose of a message. `messages()` returns only payloads, alone or from a pack, and the texts of files.
  */
 const KINDS = {
   payload: 0,
@@ -41,6 +42,8 @@ const KINDS = {
   prove: 12,
   proof: 13,
   file: 14,
+  approval: 15,
+  decision: 16,
   refused: 17,
 } as const
 export type FrameKind = keyof typeof KINDS
@@ -117,6 +120,8 @@ export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   if (isDelivered && !hasPartRoom(messageId)) return undefined
   if (kind === 'pack' && !decodePack(payload)) return undefined
   if (kind === 'file' && !decodeFile(payload)) return undefined
+  if (kind === 'approval' && !decodeApproval(payload)) return undefined
+  if (kind === 'decision' && !decodeDecision(payload)) return undefined
   return {
     version,
     kind,

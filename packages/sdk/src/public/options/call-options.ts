@@ -15,6 +15,7 @@ import type {
   HistoryOptions,
   SendOptions,
 } from './channel-options.ts'
+import type { ApprovalOptions, DecideOptions } from './approval-options.ts'
 import type { ReadFileOptions, SaveFileOptions, SendFileOptions } from './file-options.ts'
 import type { CreateOptions, InviteOptions, JoinOptions, LinkOptions, ShowOptions } from './invite-options.ts'
 import type { ReachedOptions } from '../receipt-view.ts'
@@ -47,12 +48,17 @@ interface CallOptions {
   readonly sendFile: SendFileOptions
   readonly save: SaveFileOptions
   readonly stream: ReadFileOptions
+  readonly requestApproval: ApprovalOptions
+  readonly decide: DecideOptions
+  readonly outcome: SendOptions
+  readonly spend: SendOptions
 }
 
 const KINDS = {
   number: { words: 'a number', fits: (value: unknown) => typeof value === 'number' },
   flag: { words: 'true or false', fits: (value: unknown) => typeof value === 'boolean' },
   text: { words: 'a string', fits: (value: unknown) => typeof value === 'string' },
+  list: { words: 'an array', fits: (value: unknown) => Array.isArray(value) },
   texts: { words: 'an array of strings', fits: isTexts },
   show: {
     words: 'a string or true',
@@ -100,6 +106,10 @@ const CALLS: {
   sendFile: { name: 'text', type: 'text', text: 'text', progress: 'function', signal: 'signal' },
   save: { progress: 'function', signal: 'signal' },
   stream: { signal: 'signal' },
+  requestApproval: { from: 'list', need: 'number', ...LIMITS },
+  decide: { attended: 'flag' },
+  outcome: LIMITS,
+  spend: LIMITS,
 }
 
 /**

@@ -10,8 +10,15 @@ import { safeName } from '../../files/safe-name.ts'
 import type { FileRecord } from '../../ports/index.ts'
 import type { ErrorEdge } from '../error-edge.ts'
 import { type ChannelMember, memberOf, timeOf } from './member.ts'
+import { type SentFile, sendPath, sendStream } from '../../files/send-file.ts'
 import { checkOptions } from '../options/call-options.ts'
-import { cancelled, type ReadFileOptions, type SaveFileOptions } from '../options/file-options.ts'
+import {
+  aboutOf,
+  cancelled,
+  type ReadFileOptions,
+  type SaveFileOptions,
+  type SendFileOptions,
+} from '../options/file-options.ts'
 
 /** What tells files of a channel apart, and whose they are. */
 type FilePlace = Pick<FileRecord, 'index' | 'messageId' | 'sender' | 'identity' | 'receivedAt'>
@@ -112,6 +119,24 @@ export class ReceivedFile {
     const { agent, channel } = this.#home
     return { agent, channel, index: this.index }
   }
+}
+
+/** @internal Sends a file to all members. */
+export async function sendFile(
+  { agent, channel }: FileHome,
+  source: string | AsyncIterable<Uint8Array>,
+  options: SendFileOptions,
+): Promise<SentFile> {
+  checkOptions('sendFile', options)
+  const { signal, done } = cancelled(options.signal, 'The file was not sent. The signal was aborted.')
+  const about = { ...aboutOf(source, options), signal, progress: options.progress ?? ((): void => {}) }
+  try {
+    if (typeof source === 'string') return await sendPath(agent, channel, source, about)
+    if (typeof source?.[Symbol.asyncIterator] === 'function') return await sendStream(agent, channel, source, about)
+  } finally {
+    done()
+  }
+  throw StaticError.of('invalid_request', 'The file must be a path or a stream of bytes (an async iterable).')
 }
 
 /** @internal Deletes a file for all members. */

@@ -1,6 +1,7 @@
 /** All tables, parents first. */
 import type { TableDeclaration } from '../rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent-tables.ts'
+import { APPROVAL, APPROVAL_EVENT, APPROVAL_REQUEST } from './approval-tables.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel-tables.ts'
 import { FILE, FILE_DIGESTS, UPLOAD, UPLOAD_PART } from './file-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invite-tables.ts'
@@ -38,6 +39,9 @@ export const TABLES: readonly TableDeclaration[] = [
   UPLOAD_PART,
   KEPT,
   KEEPING,
+  APPROVAL,
+  APPROVAL_REQUEST,
+  APPROVAL_EVENT,
   INVITE,
   JOINER,
   INVITE_LIST,

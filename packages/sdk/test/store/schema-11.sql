@@ -279,6 +279,39 @@ CREATE TABLE upload_part (
   FOREIGN KEY (channel, file_id) REFERENCES upload ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE approval (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  hash BLOB NOT NULL,
+  identity BLOB NOT NULL,
+  since INTEGER NOT NULL,
+  clock INTEGER NOT NULL,
+  outcome TEXT,
+  is_spent INTEGER NOT NULL,
+  PRIMARY KEY (channel, hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE approval_request (
+  channel TEXT NOT NULL,
+  hash BLOB NOT NULL,
+  request BLOB NOT NULL,
+  PRIMARY KEY (channel, hash),
+  FOREIGN KEY (channel, hash) REFERENCES approval ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE approval_event (
+  channel TEXT NOT NULL,
+  hash BLOB NOT NULL,
+  number INTEGER NOT NULL,
+  agent TEXT NOT NULL,
+  what TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  decision BLOB NOT NULL,
+  public_key BLOB NOT NULL,
+  identity BLOB NOT NULL,
+  PRIMARY KEY (channel, hash, number),
+  FOREIGN KEY (channel, hash) REFERENCES approval ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE invite (
   id TEXT PRIMARY KEY,
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
