@@ -43,7 +43,7 @@ export function afterFetch(root: Root, state: KeyState, fetched: Fetched, now: n
   const { refused: _refused, failed: _failed, waiting, ...rest } = state
   const tried = { ...rest, triedAt: now }
   if ('failed' in fetched) {
-    const seenAt = Math.max(state.seenAt, Math.min(now, state.seenAt + LONGEST_STEP_MS))
+    const seenAt = Math.min(markAt(state, now), state.seenAt + LONGEST_STEP_MS)
     // Still refused: else an attacker who cannot mend the file could cut the connection.
     const kept = { ...(waiting && { waiting }), ...(state.refused && { refused: state.refused }) }
     return { ...tried, ...kept, seenAt, failed: fetched.failed }
@@ -54,9 +54,17 @@ export function afterFetch(root: Root, state: KeyState, fetched: Fetched, now: n
   const { accepted } = state
   // The owner of this machine writes a file of keys.
   const isOther = root.keys === undefined && accepted !== undefined && !overlaps(accepted, found)
-  if (isOther) return { ...tried, seenAt, waiting: found }
+  if (isOther) return { ...tried, seenAt: markAt(state, now), waiting: found }
   const currentAt = Math.min(fetched.writtenAt ?? seenAt, seenAt)
   return { ...tried, seenAt, accepted: found, renewedAt: seenAt, currentAt }
+}
+
+/**
+ * The time of a fetch that renews nothing. While the clock is behind the mark, because it was ahead once, time passes
+ * all the same: otherwise keys that cannot be renewed would count until the clock has come that far.
+ */
+function markAt({ seenAt, triedAt }: KeyState, now: number): number {
+  return now >= seenAt ? now : seenAt + Math.min(Math.max(0, now - triedAt), LONGEST_STEP_MS)
 }
 
 /** The state after a person has accepted the keys that wait. */

@@ -1,7 +1,15 @@
 /** Files of keys: what is read, what a change of them means, and for how long they count. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { afterAccepting, afterFetch, GRACE_MS, type KeyState, NO_KEYS, usableKeys } from '../../src/proofs/key-state.ts'
+import {
+  afterAccepting,
+  afterFetch,
+  type Fetched,
+  GRACE_MS,
+  type KeyState,
+  NO_KEYS,
+  usableKeys,
+} from '../../src/proofs/key-state.ts'
 import { MAX_KEYS_BYTES, MOST_REVOKED, readKeys, revocationOf } from '../../src/proofs/keys.ts'
 import { parseRoot, type Root } from '../../src/proofs/roots.ts'
 import { DOMAIN, domainFile, issuers, Issuer, known, NOW, REPOSITORY } from './scene.ts'
@@ -130,6 +138,21 @@ test('a file of keys is the word of the owner of the machine', async () => {
   const next = new Issuer('s2', 'ES256', 'jwt-svid')
   const { state } = known(bundle, { keys: [await issuers.spiffe.jwk()] })
   assert.equal(usable(known(bundle, { keys: [await next.jwk()] }, NOW + HOUR, state).state, NOW + HOUR), 's2')
+})
+
+test('keys that cannot be renewed end after a day, also with a clock that was ahead by months when they were fetched', async () => {
+  const ahead = NOW + 60 * GRACE_MS
+  const { state } = known(DOMAIN, await domainFile([issuers.domain]), ahead)
+  const after = async (hours: number, fetched: Fetched): Promise<string> => {
+    let last = state
+    for (let hour = 0; hour <= hours; hour++) last = afterFetch(DOMAIN, last, fetched, NOW + hour * HOUR)
+    return usable(last, Math.max(last.seenAt, NOW + hours * HOUR))
+  }
+  const others = { bytes: Buffer.from(JSON.stringify(await domainFile([other]))) }
+  assert.equal(await after(23, { failed: 'down' }), 'c1')
+  assert.match(await after(26, { failed: 'down' }), /out of reach for more than a day/)
+  assert.equal(await after(23, others), 'c1')
+  assert.match(await after(26, others), /replaced at once/)
 })
 
 test('no time before the last fetch is believed, and a failed one proves little about the clock', async () => {
