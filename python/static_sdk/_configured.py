@@ -41,9 +41,9 @@ class Configured:
             ``"settled"``, how far the application has settled messages; ``"delivered"``, only how far they were
             received; or ``"off"``, nothing. Default: ``"settled"``.
         history: For how many days, 1 to 365, the agent keeps the messages that were settled and those that it has
-            sent, in its database (``Channel.history``). The agent remembers it, and follows it in whatever program
-            opens it. ``False``: keep none, and erase what is kept. Default: as the agent was last told; a new agent
-            keeps none.
+            sent, in its encrypted database, for ``static channel history`` and, in TypeScript, ``Channel.history``. The
+            agent remembers it, and follows it in whatever program opens it. ``False``: keep none, and erase what is
+            kept. Default: as the agent was last told; a new agent keeps none.
         key: The key that unlocks the agent's database. Default: the file ``agent.key`` in ``data_dir``.
         roots: The issuers that this agent trusts to say who runs another agent: a domain (``acme.example``),
             ``github:acme/app`` or ``oidc:https://issuer.example``. Default: the list of the account (``static trust``).

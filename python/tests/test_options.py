@@ -150,6 +150,7 @@ class OptionsTest(unittest.TestCase):
             traffic="strict",
             cells_per_second=64,
             offers="known",
+            history=30,
             fallback=False,
             accept_rolled_back=True,
             connect_timeout=SECONDS,
@@ -163,6 +164,7 @@ class OptionsTest(unittest.TestCase):
         self.assertIn("`fallback`", str(self.refused(fallback="no")))
         self.assertIn("`wait`", str(self.refused(wait="yes")))
         self.assertIn("`traffic`", str(self.refused(traffic="loud")))
+        self.assertIn("`history` is", str(self.refused(history=366)))
 
     def test_a_new_key_of_a_known_identity_is_accepted(self) -> None:
         with client(b"one") as one, client(b"two") as two, client(b"two") as other:

@@ -65,8 +65,9 @@ export interface ClientOptions {
   readonly receipts?: 'off' | 'delivered' | 'settled'
   /**
    * For how many days, 1 to 365, the agent keeps the messages that were settled and those that it has sent, in its
-   * database (`Channel.history`). The agent remembers it, and follows it in whatever program opens it. `false`: keep
-   * none, and erase what is kept. Default: as the agent was last told; a new agent keeps none.
+   * encrypted database, for `static channel history` and, in TypeScript, `Channel.history`. The agent remembers it, and
+   * follows it in whatever program opens it. `false`: keep none, and erase what is kept. Default: as the agent was last
+   * told; a new agent keeps none.
    */
   readonly history?: HistoryOption
   /** The key that unlocks the agent's database. Default: the file `agent.key` in `dataDir`. */

@@ -157,7 +157,7 @@ export const OPTIONS: {
   history: {
     kind: 'history',
     about:
-      'For how many days, 1 to 365, the agent keeps the messages that were settled and those that it has sent, in its database (`Channel.history`). The agent remembers it, and follows it in whatever program opens it. `false`: keep none, and erase what is kept.',
+      'For how many days, 1 to 365, the agent keeps the messages that were settled and those that it has sent, in its encrypted database, for `static channel history` and, in TypeScript, `Channel.history`. The agent remembers it, and follows it in whatever program opens it. `false`: keep none, and erase what is kept.',
     otherwise: 'as the agent was last told; a new agent keeps none',
   },
   key: {

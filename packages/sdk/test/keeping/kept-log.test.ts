@@ -184,6 +184,21 @@ test('a killed sweep has deleted whole steps, and the next one the rest', async 
   crashed.close()
 })
 
+test('a page does not search long for messages behind those that are over', async () => {
+  const over = Array.from({ length: 1000 }, (_, at) => keptRecord(at + 1, { payload: new Uint8Array(8), bytes: 8192 }))
+  const { store, log } = await opened(over)
+  let pages = 0
+  const kept = store.kept.bind(store)
+  store.kept = (...of) => {
+    pages++
+    return kept(...of)
+  }
+  assert.deepEqual(log.page(undefined, 10, NEWEST), [])
+  assert.ok(pages < 8, `${pages} pages were read`)
+  assert.equal(log.page(undefined, 10, over[989]!.keptAt).length, 10)
+  store.close()
+})
+
 test('a page ends after 4 MiB, and is never empty before the end', async () => {
   const large = Array.from({ length: 40 }, (_, at) =>
     keptRecord(at + 1, { payload: new Uint8Array(250_000), bytes: 250_000 }),

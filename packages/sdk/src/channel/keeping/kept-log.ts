@@ -16,6 +16,8 @@ const PAGE_ROWS = 128
 /** The rows that are read at once for a page, and the bytes after which it ends. */
 const READ_ROWS = 32
 const PAGE_BYTES: number = 4 * 1024 * 1024
+/** After so many bytes of messages that are over but not swept yet, only such messages are to be expected. */
+const SKIPPED_BYTES: number = 1024 * 1024
 /** The most rows of one index: a pack of this agent beside one of another. */
 const INDEX_ROWS = 32
 const NEWEST = Number.MAX_SAFE_INTEGER
@@ -44,7 +46,7 @@ export class KeptLog {
    */
   page(before: number | undefined, limit: number, since: Time): readonly KeptRecord[] {
     const page: KeptRecord[] = []
-    let bytes = 0
+    let [bytes, skipped] = [0, 0]
     for (let next = before ?? NEWEST; ;) {
       const rows = this.#journal.kept(this.#id, next, READ_ROWS + INDEX_ROWS)
       const isEnd = rows.length < READ_ROWS + INDEX_ROWS
@@ -54,11 +56,14 @@ export class KeptLog {
         // The rest of this index may be missing here.
         if (isNewIndex && !isEnd && at >= READ_ROWS) break
         next = row.index
-        if (row.keptAt < since) continue
+        if (row.keptAt < since) {
+          skipped += row.bytes
+          continue
+        }
         page.push(row)
         bytes += row.bytes
       }
-      if (isEnd) return page
+      if (isEnd || skipped > SKIPPED_BYTES) return page
     }
   }
 

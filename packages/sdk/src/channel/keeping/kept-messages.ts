@@ -37,28 +37,32 @@ export class KeptMessages {
     this.#log = new KeptLog(context.journal, id)
   }
 
+  get isOn(): boolean {
+    return this.#context.keeping.isOn
+  }
+
   /** The application has settled a message. Returns the changes that belong into the same transaction. */
   received(record: InboxRecord, content: Content): readonly Change[] {
-    if (!this.#isOn) return NONE
+    if (!this.isOn) return NONE
     return [this.#keep({ ...ofReceived(record), ...ofContent(content), kind: content.file ? 'file' : 'payload' })]
   }
 
   /** The application has answered a request. */
   answered(record: InboxRecord, bytes: Uint8Array): readonly Change[] {
-    const payload = this.#isOn ? decodeRequest(bytes)?.payload : undefined
+    const payload = this.isOn ? decodeRequest(bytes)?.payload : undefined
     return payload ? [this.#keep({ ...ofReceived(record), ...ofContent({ payload }), kind: 'request' })] : NONE
   }
 
   /** The application has read an answer. Errors are not kept. */
   read({ record, content }: AnswerEntry, requestId: Uint8Array): readonly Change[] {
-    if (!this.#isOn || !('payload' in content)) return NONE
+    if (!this.isOn || !('payload' in content)) return NONE
     return [this.#keep({ ...ofReceived(record), ...ofContent(content), kind: 'answer', requestId })]
   }
 
   /** The relay has stored a message of this agent, at this index, by its own word. */
   sent({ control, ciphertext, messageKey }: OutboxRecord, index: number): readonly Change[] {
     const { engine, agentId, keeping } = this.#context
-    if (!this.#isOn || control || !Number.isSafeInteger(index)) return NONE
+    if (!this.isOn || control || !Number.isSafeInteger(index)) return NONE
     const frame = decodeFrame(engine.reopen(ciphertext, messageKey))
     if (!frame) throw StaticError.of('store_corrupt', 'A message in the outbox is malformed.')
     const by = { index, sender: agentId, identity: keeping.identity, receivedAt: this.#context.now() }
@@ -84,10 +88,6 @@ export class KeptMessages {
   /** Deletes all messages. The caller makes a checkpoint, so that they do not stay readable in the file. */
   async erase(): Promise<void> {
     await this.#log.erase()
-  }
-
-  get #isOn(): boolean {
-    return this.#context.keeping.isOn
   }
 
   #takeAdded(): Amount {

@@ -34,6 +34,8 @@ const MOST_REORDERS = 5
  */
 const MOST_BURNT = 768
 
+const NO_CHANGES: readonly Change[] = []
+
 /** The sending side of a channel. */
 export class Sender extends Part {
   readonly #context: SenderContext
@@ -290,8 +292,9 @@ export class Sender extends Part {
   }
 
   #kept(record: OutboxRecord, index: number): readonly Change[] {
-    let changes: readonly Change[] = []
-    this.#channel.turn.attempt(() => (changes = this.#channel.kept.sent(record, index)))
+    const { kept, turn } = this.#channel
+    let changes = NO_CHANGES
+    if (kept.isOn) turn.attempt(() => (changes = kept.sent(record, index)))
     return changes
   }
 
