@@ -203,6 +203,22 @@ test('a proof that arrived before a crash is checked after it, and a verdict nee
   assert.equal(third.channel.proving.of(bob.agentId)?.state, 'lapsed')
 })
 
+test('a check that fails ends neither the agent nor the channel, and is made again', async () => {
+  const { stage, desks, ann, bob } = await scene()
+  const failing = Promise.withResolvers<void>()
+  desks.ann.gate = failing.promise
+  failing.promise.catch(() => {})
+  failing.reject(new Error('too many open files'))
+  bob.channel.proving.showing.choose({ show: '' })
+  await pass(stage)
+  assert.equal(ann.channel.proving.of(bob.agentId)?.state, 'unchecked')
+  desks.ann.gate = Promise.resolve()
+  await stage.advance(2000)
+  ann.channel.proving.review()
+  await pass(stage)
+  assert.equal(ann.channel.proving.of(bob.agentId)?.state, 'checked')
+})
+
 test('a check is told since when the key of the member is unknown', async () => {
   const { stage, desks, ann, bob } = await scene()
   desks.ann.verdict = 'unchecked'

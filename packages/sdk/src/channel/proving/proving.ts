@@ -119,7 +119,10 @@ export class Proving extends Part {
     if (!proofs || !pending || !publicKey) return
     const { ownerId, place, proof } = pending
     const unknownSince = this.#members.unknownSince(agent)
-    const verdict = await proofs.check(proof, { channelId, ownerId, publicKey, place }, unknownSince)
+    const checking = proofs.check(proof, { channelId, ownerId, publicKey, place }, unknownSince)
+    // A check that fails says nothing about the proof, which stays for `review`.
+    const verdict = await checking.catch(() => undefined)
+    if (!verdict) return
     // It was removed, or added again, or the agent has stopped. One that was shown meanwhile changes nothing about this
     // one: otherwise a member that shows another one in time would never be judged.
     if (this.#hasEnded || this.#members.pending(agent)?.place !== place) return
