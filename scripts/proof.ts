@@ -39,6 +39,7 @@ const CRASHES = [
   'packages/sdk/test/crash/*.test.ts',
   'packages/sdk/test/admitting/crash.test.ts',
   'packages/sdk/test/store/crash.test.ts',
+  'packages/sdk/test/keeping/kills.test.ts',
   'packages/relay/test/crash/*.test.ts',
   'packages/relay/test/store/crash.test.ts',
   'packages/api/test/db.test.ts',
