@@ -106,8 +106,10 @@ async function provenOf(
   try {
     return await checkJoiner(context, channel, require, candidate, fromHex(context.agentId))
   } catch (error) {
-    const { message: reason } = StaticError.from(error)
-    context.emit({ type: 'join_refused', channel: channel.name, agent: candidate.agent, invite: id, reason })
+    const { code, message: reason } = StaticError.from(error)
+    const { agent } = candidate
+    if (code === 'proof_required')
+      context.emit({ type: 'join_refused', channel: channel.name, agent, invite: id, reason })
     throw error
   }
 }

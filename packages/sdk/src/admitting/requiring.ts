@@ -35,7 +35,8 @@ function rulesOf(text: string): readonly Rule[] {
 /**
  * The proof of an agent that asks to join, if it satisfies the rules.
  *
- * @throws {StaticError} `proof_required`, with the reason, which the joiner does not hear
+ * @throws {StaticError} `proof_required`, with the reason, which the joiner does not hear; `unavailable` if it cannot be
+ *   checked now
  */
 export async function checkJoiner(
   { proofs }: Pick<AgentContext, 'proofs'>,
@@ -46,7 +47,10 @@ export async function checkJoiner(
 ): Promise<CheckedProof> {
   if (!proof || !proofs) throw StaticError.of('proof_required', 'It shows none.')
   const context = { channelId, ownerId: owner, publicKey: signatureKey, place: sha256(keyPackage) }
-  const verdict = await proofs.check(proof, context)
+  const verdict = await proofs.check(proof, context).catch((cause: unknown) => {
+    // Nothing is wrong with the joiner: its request waits.
+    throw StaticError.of('unavailable', 'Its proof cannot be checked now.', { cause })
+  })
   if (verdict.state !== 'checked') {
     const claims = verdict.claimed === undefined ? '' : ` It claims ${verdict.claimed}.`
     throw StaticError.of('proof_required', `Its proof is ${verdict.state}: ${verdict.reason}.${claims}`)

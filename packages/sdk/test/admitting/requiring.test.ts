@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import type { Candidate } from '../../src/admitting/adding.ts'
+import { type Candidate, TRANSIENT } from '../../src/admitting/adding.ts'
 import type { Invite } from '../../src/admitting/issued.ts'
-import { replacedBy, Requiring, stillProven } from '../../src/admitting/requiring.ts'
+import { checkJoiner, replacedBy, Requiring, stillProven } from '../../src/admitting/requiring.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
 import type { AgentChannel } from '../../src/channel/channel.ts'
 import type { ProofDesk } from '../../src/proofs/desk.ts'
@@ -177,6 +177,14 @@ test('a job takes the place only of those that its invite would admit', () => {
   assert.deepEqual(replaced(deploy), ['last'])
   assert.deepEqual(replaced('github:acme/app@refs/heads/main'), ['last', 'monitor'])
   assert.deepEqual(replaced(deploy, false), [])
+})
+
+test('a joiner whose proof cannot be checked now waits, and is not refused', async () => {
+  const failing = { check: () => Promise.reject(new Error('too many open files')) } as unknown as ProofDesk
+  const bytes = new Uint8Array(32)
+  const joiner = { signatureKey: bytes, keyPackage: bytes, proof: bytes }
+  const checking = checkJoiner({ proofs: failing }, {} as AgentChannel, 'acme.example', joiner, bytes)
+  await assert.rejects(checking, (error) => TRANSIENT.has(StaticError.from(error).code))
 })
 
 test('a use that was taken before a stop admits nobody whose proof was revoked meanwhile', () => {
