@@ -27,7 +27,7 @@ export async function leaveChannel(agent: Leaving, channel: AgentChannel): Promi
   const { agentId, journal, invites } = agent.context
   const before = channel.state
   if (before === 'ended') {
-    await channel.kept.erase()
+    if (channel.kept.isOn) await channel.kept.erase()
     return agent.channels.drop(channel, undefined)
   }
   if (channel.failure?.code === 'closed') throw channel.failure
@@ -76,7 +76,7 @@ async function sendLeave(agent: Leaving, channel: AgentChannel): Promise<void> {
       if (await isMember(agent, channel)) continue
     } else if (refusal && !ENDED.has(refusal.code)) throw refusalError(refusal)
     // In small steps: with the channel, it would all be deleted at once.
-    await channel.kept.erase()
+    if (channel.kept.isOn) await channel.kept.erase()
     channels.drop(channel, undefined)
     await context.journal.written()
     return

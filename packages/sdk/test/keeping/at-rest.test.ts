@@ -68,6 +68,35 @@ test('messages are in the history until it is erased, and then in no file', asyn
   assert.deepEqual([await holds(directory, sent), await holds(directory, received)], [false, false])
 })
 
+test('a history goes with the channel that its agent leaves, in steps before it', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const alice = await world.agent('alice')
+  const written: string[] = []
+  const bob = await world.agent('bob', {
+    account: null,
+    history: { days: 30 },
+    store: (store) => {
+      const write = store.write.bind(store)
+      store.write = (changes) => {
+        written.push(changes.map(({ type }) => type).join(' '))
+        write(changes)
+      }
+      return store
+    },
+  })
+  const [a, b] = await world.channel(alice, [bob])
+  const [sent, received] = [canaryOf(), canaryOf()]
+  await a!.send(received)
+  await take(b!, 1)
+  await b!.send(sent)
+  await b!.leave()
+  const [erased, dropped] = ['dropKept dropKept', 'dropChannel'].map((types) => written.indexOf(types))
+  assert.ok(erased !== undefined && dropped !== undefined && erased >= 0 && erased < dropped, written.join(', '))
+  await bob.close()
+  const directory = world.directoryOf('bob')
+  assert.deepEqual([await holds(directory, sent), await holds(directory, received)], [false, false])
+})
+
 test('an agent without the option keeps nothing that was settled or sent', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const alice = await world.agent('alice')
