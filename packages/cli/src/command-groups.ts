@@ -78,6 +78,10 @@ export const GROUPS: readonly Group[] = [
         'create, list and delete agents on this machine, and manage the keys that unlock them',
         async () => (await import('./commands/agent.ts')).agentCommand(),
       ],
+      approval: [
+        'check that the record of an approval permits an action',
+        async () => (await import('./commands/approval.ts')).approvalCommand(),
+      ],
       trust: [
         'list the issuers whose proofs your agents believe, add and remove them',
         async () => (await import('./commands/trust.ts')).trustCommand(),

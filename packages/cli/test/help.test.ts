@@ -39,17 +39,18 @@ function listed(page: string): string[] {
 
 void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
   const expected = {
-    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent trust domain a2a mcp doctor completion help',
+    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent approval trust domain a2a mcp doctor completion help',
     admin: 'accounts audit backup restore copy plan suspend resume delete-channel migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
     'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',
     channel:
-      'create list members vouch remove accept-new-key invite join send listen files history ask serve receipts poison verify accept-fork reject-commit lift-bar rotate reset-roster standby transfer take-over leave delete help',
+      'create list members vouch remove accept-new-key invite join send listen files history ask serve request-approval approvals decide receipts poison verify accept-fork reject-commit lift-bar rotate reset-roster standby transfer take-over leave delete help',
     'channel invite': 'list revoke',
     'channel files': 'list save drop help',
     'channel poison': 'list retry drop help',
     a2a: 'card help',
+    approval: 'check help',
     trust: 'add list remove accept-keys help',
     domain: 'init check list sign revoke rotate renew help',
     agent: 'create list export-fingerprint delete add-proof accept-relay slots history help',
@@ -70,10 +71,11 @@ void test('every command of the contract has a help page with an example, and ev
   for (const path of acting) {
     assert.match(help(path), /\nExamples?:\n {2}\$ /, path)
     assert.match(help(path), /\n {2}--json /, path)
-    const isServer = /^(up|api|relay|proxy|admin|completion)\b/.test(path)
+    const isServer = /^(up|api|relay|proxy|admin|completion|approval check)\b/.test(path)
     assert.equal(help(path).includes('\n  --account <name>'), !isServer, path)
   }
-  for (const code of [0, 1, 2, 3, 4, 130, 143]) assert.match(pages.get('') ?? '', new RegExp(`\n {2}${code} +\\w`))
+  for (const code of [0, 1, 2, 3, 4, 10, 11, 130, 143])
+    assert.match(pages.get('') ?? '', new RegExp(`\n {2}${code} +\\w`))
 })
 
 void test('--help shows the same whether commands are loaded or not, and loads neither them nor the SDK', async () => {

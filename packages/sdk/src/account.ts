@@ -17,7 +17,7 @@ export {
   type UserPlaces,
 } from './account/places.ts'
 export { type AccountSettings, resolveAccount } from './public/settings.ts'
-export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
+export { addKeySlot, checkKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export { readRelayFile, writeRelayFile } from './store/relay-file.ts'
 export { checkApiKey } from './account/token-source.ts'
 export { type Credentials, readAuthority, readCredentials, writeCredentials } from './account/user-files.ts'

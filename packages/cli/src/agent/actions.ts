@@ -15,6 +15,15 @@ import type {
   StaticChannelManager,
 } from '@static/sdk'
 import {
+  approvalIds,
+  approvalOf,
+  type ApprovalProgress,
+  type ApprovalSummary,
+  decide,
+  followApproval,
+  startApproval,
+} from './approval-actions.ts'
+import {
   type AnswerSummary,
   cancelAsk,
   gatherAnswers,
@@ -391,6 +400,53 @@ export const ACTIONS = {
 
   async dropFile(manager: StaticChannelManager, name: string, index: number): Promise<void> {
     await dropFile(manager, name, index)
+  },
+
+  /** Asks the members, given by identity, agent id or rule, for an approval of base64 bytes; resolves to its id. */
+  async startApproval(
+    manager: StaticChannelManager,
+    name: string,
+    title: string,
+    text: string,
+    risk: string,
+    action: string,
+    from: readonly string[],
+    need: number,
+    timeout: number,
+  ): Promise<string> {
+    await catchUp(manager.client.channel(name), LIST_TIMEOUT_MS)
+    return await startApproval(manager, name, { title, text, risk, action }, { from, need, timeout })
+  },
+
+  /** How far it is, once there are more than so many decisions, it is over, or after so many seconds. */
+  async followApproval(
+    manager: StaticChannelManager,
+    name: string,
+    id: string,
+    known: number,
+    wait: number,
+  ): Promise<ApprovalProgress> {
+    return await followApproval(manager, name, id, known, wait)
+  },
+
+  /** The ids of what this agent may approve, and has asked for. */
+  async approvals(manager: StaticChannelManager, name: string): Promise<readonly string[]> {
+    await catchUp(manager.client.channel(name), LIST_TIMEOUT_MS)
+    return approvalIds(manager, name)
+  },
+
+  async approval(manager: StaticChannelManager, name: string, id: string): Promise<ApprovalSummary> {
+    return approvalOf(manager, name, id)
+  },
+
+  async decide(
+    manager: StaticChannelManager,
+    name: string,
+    id: string,
+    choice: 'approve' | 'deny',
+    attended: boolean,
+  ): Promise<void> {
+    await decide(manager, name, id, choice, attended)
   },
 
   async receipts(manager: StaticChannelManager, name: string): Promise<readonly ReceiptSummary[]> {

@@ -21,7 +21,7 @@ const OTHERS = 0o177
 const CLOSE_TIMEOUT_MS = 3_000
 
 /** Requests that may wait indefinitely, so closing does not wait for them. */
-const WAITING = new Set<unknown>(['next', 'nextAnswer', 'gather', 'watchMembers', 'transfer'])
+const WAITING = new Set<unknown>(['next', 'nextAnswer', 'gather', 'watchMembers', 'transfer', 'followApproval'])
 
 /** A request, not yet validated. */
 interface ActionRequest {

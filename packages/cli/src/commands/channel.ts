@@ -1,6 +1,7 @@
 /** `static channel`: encrypted channels, used by an agent on this machine. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
+import { approvalsCommand, decideCommand } from './channel/approvals.ts'
 import { askCommand, serveCommand } from './channel/ask.ts'
 import { deleteCommand } from './channel/delete.ts'
 import { acceptForkCommand, liftBarCommand, rejectCommitCommand } from './channel/disputes.ts'
@@ -21,6 +22,7 @@ import { acceptNewKeyCommand, membersCommand, removeCommand, vouchCommand } from
 import { standbyCommand, takeOverCommand, transferCommand } from './channel/ownership.ts'
 import { poisonCommand } from './channel/poison.ts'
 import { receiptsCommand } from './channel/receipts.ts'
+import { requestApprovalCommand } from './channel/request-approval.ts'
 import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
@@ -40,6 +42,9 @@ export function channelCommand(): Command {
     .addCommand(historyCommand())
     .addCommand(askCommand())
     .addCommand(serveCommand())
+    .addCommand(requestApprovalCommand())
+    .addCommand(approvalsCommand())
+    .addCommand(decideCommand())
     .addCommand(receiptsCommand())
     .addCommand(poisonCommand())
     .addCommand(verifyCommand())

@@ -8,6 +8,8 @@ export const EXIT_CODES = {
   2: 'usage error',
   3: 'not signed in, or not allowed',
   4: 'the API, the relay or the peer did not respond; retry later',
+  10: 'denied (request-approval)',
+  11: 'the time for an approval is over (request-approval)',
   130: 'interrupted (Ctrl-C)',
   143: 'terminated',
 } as const

@@ -208,7 +208,7 @@ export async function requestApproval(
 ): Promise<ApprovalResult> {
   checkOptions('requestApproval', options)
   const { agent, channel } = home
-  const { from, signal, ...counts } = options
+  const { from, signal, asked, ...counts } = options
   const words = wishOf(wish)
   if (!Array.isArray(from)) throw StaticError.of('invalid_request', '`from` is required: the members that may decide.')
   const deciders = decidersOf(channel, agent.agentId, from)
@@ -217,6 +217,7 @@ export async function requestApproval(
     { signal },
   )
   const approval = new Approval(home, held)
+  asked?.(held.id)
   const decision = await channel.approvals.outcome(held, { signal })
   if (decision !== 'approved') return { decision, by: approval.by, approval }
   const action = await channel.approvals.spend(held, { signal })

@@ -37,6 +37,8 @@ export interface ApprovalOptions {
   readonly need: number
   /** How long they have, in seconds, at most 604,800 (a week). Default: 900. */
   readonly timeout?: number
+  /** Called with the id of the approval once the relay has stored the request. */
+  readonly asked?: (id: string) => void
   /** Ends the wait when it is aborted. The request stays open until its deadline. */
   readonly signal?: AbortSignal
 }

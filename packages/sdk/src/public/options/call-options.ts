@@ -106,7 +106,7 @@ const CALLS: {
   sendFile: { name: 'text', type: 'text', text: 'text', progress: 'function', signal: 'signal' },
   save: { progress: 'function', signal: 'signal' },
   stream: { signal: 'signal' },
-  requestApproval: { from: 'list', need: 'number', ...LIMITS },
+  requestApproval: { from: 'list', need: 'number', asked: 'function', ...LIMITS },
   decide: { attended: 'flag' },
   outcome: LIMITS,
   spend: LIMITS,

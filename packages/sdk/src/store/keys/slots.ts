@@ -75,6 +75,17 @@ export function listKeySlots(directory: string): readonly KeySlot[] {
 }
 
 /**
+ * Checks that a key opens an agent, which may be running.
+ *
+ * @throws {StaticError} `store_key_wrong`, `not_found` if there is no agent
+ */
+export async function checkKeySlot(directory: string, by: KeySource): Promise<void> {
+  const place = resolve(directory)
+  const { key } = await unlock(place, existingSlots(place), by)
+  key.fill(0)
+}
+
+/**
  * Adds a key slot, so that `added` also opens the agent. A key file that does not exist is created. The agent must not
  * be running.
  *
