@@ -50,6 +50,7 @@ async function roundTrips(count: number): Promise<number[]> {
     times.push(performance.now() - start)
     value?.settle()
   }
+  await envelopes.return?.()
   return times
 }
 
@@ -109,6 +110,12 @@ async function answer(ask: Ask): Promise<Told> {
       return { type: 'done', cpu: ownCpu() - before }
     case 'receive':
       await receive(ask.count)
+      return { type: 'done', cpu: ownCpu() - before }
+    case 'sendFile':
+      await joined().sendFile(ask.path)
+      return { type: 'done', cpu: ownCpu() - before }
+    case 'saveFile':
+      await joined().files().at(-1)?.save(ask.path)
       return { type: 'done', cpu: ownCpu() - before }
     case 'echo':
       echoing = echo()

@@ -7,6 +7,8 @@ export const PAYLOAD_BYTES = 1024
 export type Ask =
   | { readonly type: 'keyPackage' | 'echo' | 'echoAtOnce' | 'stopEcho' | 'serve' }
   | { readonly type: 'create'; readonly name: string }
+  /** Sends the file at this path, or saves the newest one of the channel under it. */
+  | { readonly type: 'sendFile' | 'saveFile'; readonly path: string }
   | { readonly type: 'add'; readonly keyPackages: readonly string[] }
   | { readonly type: 'join'; readonly name: string; readonly welcome: string }
   | { readonly type: 'send'; readonly count: number; readonly window: number }

@@ -6,6 +6,7 @@ import type { Ask, Told } from './messages.ts'
 
 /** A running agent. It takes one question at a time. */
 export interface AgentProcess extends AsyncDisposable {
+  readonly pid: number
   ask<Type extends Told['type']>(ask: Ask, type: Type): Promise<Extract<Told, { type: Type }>>
 }
 
@@ -31,6 +32,7 @@ export async function startChild(
   }
   await next()
   return {
+    pid: child.pid ?? 0,
     ask: async (ask, type) => {
       child.send(ask)
       const told = await next()

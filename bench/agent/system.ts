@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { startServer } from '@static/testkit/server'
+import { type ServerOptions, startServer } from '@static/testkit/server'
 import type { Workspace } from '@static/testkit/server/workspace'
 import { type Group, joinAll } from './group.ts'
 import { startAgent, type AgentProcess } from './process.ts'
@@ -31,13 +31,25 @@ export interface System extends AsyncDisposable {
   group(way: Way, name: string, receivers: number, start?: Start): Promise<Group>
 }
 
-/** Starts the system, without quota. */
-export async function startSystem(workspace: Workspace, nodeFlags: readonly string[] = []): Promise<System> {
-  const dataDir = workspace.directory('server')
+/** Starts the system, without quota. One that is not alone has a name of its own. */
+export async function startSystem(
+  workspace: Workspace,
+  nodeFlags: readonly string[] = [],
+  { name = 'server', relay }: { readonly name?: string; readonly relay?: ServerOptions['relay'] } = {},
+): Promise<System> {
+  const dataDir = workspace.directory(name)
   const settings = { quota: { free: null } }
   await using started = new AsyncDisposableStack()
   const server = started.use(
-    await startServer({ workspace, dataDir, command: 'up', settings, logLevel: 'silent', nodeFlags }),
+    await startServer({
+      workspace,
+      dataDir,
+      command: 'up',
+      settings,
+      logLevel: 'silent',
+      nodeFlags,
+      ...(relay && { relay }),
+    }),
   )
   const ca = join(dataDir, 'ca.pem')
   const apiKey = await signUp(server.url, readFileSync(ca))

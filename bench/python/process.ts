@@ -24,6 +24,7 @@ export async function startPythonAgent(options: object): Promise<AgentProcess> {
   }
   await ask(options)
   return {
+    pid: child.pid ?? 0,
     ask: async (question, type) => {
       const told = await ask(question)
       if (told.type !== type) throw new Error(`Unexpected answer: ${told.type}`)

@@ -66,6 +66,7 @@ async function startProcess(
   }
   await next()
   return {
+    pid: child.pid ?? 0,
     ask: async (ask, type) => {
       const answer = next()
       child.stdin.write(`${JSON.stringify(ask)}\n`)
