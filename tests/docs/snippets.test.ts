@@ -63,6 +63,14 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/18-files.md#Python python 1': 'python/tests/test_files.py does the same',
   'docs/19-history.md#Turn it on sh 1': 'tests/cli/history.test.ts runs it',
   'docs/19-history.md#In a program ts 1': 'packages/sdk/test/keeping/at-rest.test.ts does the same',
+  ...Object.fromEntries(
+    [
+      'A deploy that waits for two of three sh 1',
+      'A deploy that waits for two of three sh 2',
+      'Check it elsewhere sh 1',
+    ].map((name) => [`docs/20-approvals.md#${name}`, 'tests/cli/approvals.test.ts runs it with three people']),
+  ),
+  'docs/20-approvals.md#In a program ts 1': 'packages/sdk/test/approvals/crash.test.ts does the same',
   'docs/12-install.md#The image sh 1': 'needs docker; lab/image/proof.ts builds the image with buildah',
   'python/README.md#Install sh 1': 'tests/python/static_sdk.test.ts installs the package by pip',
   'python/README.md#Talk python 1': 'tests/python/static_sdk.test.ts runs it',

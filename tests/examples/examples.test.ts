@@ -114,6 +114,35 @@ test('a worker that is killed while it works continues: each message once, and t
   assert.deepEqual(await stopped, [0, null])
 })
 
+test('a deploy that waits for two of three people: killed meanwhile, it waits for the same approval', async () => {
+  const name = 'acme/examples/deploys'
+  await using ada = await place.agent('ada')
+  await place.channel(ada, name, 'ben', 'cy', 'deployer')
+  await using ben = await place.agent('ben')
+  const plan = '{"deploy":"1.4.2"}'
+  const deploy = (): ChildProcess => {
+    return start('deploy.ts', [name, plan, 'ada,ben,cy'], { STATIC_DATA_DIR: place.directory('deployer') })
+  }
+  const asked = async (): Promise<void> => {
+    for await (const { type } of ben.client.events()) if (type === 'approval_requested') return
+  }
+  const isAsked = asked()
+  const first = deploy()
+  await isAsked
+  const dead = once(first, 'exit')
+  first.kill('SIGKILL')
+  await dead
+  const second = deploy()
+  const [stdout, ended] = [text(second.stdout!), once(second, 'exit')]
+  for (const { client } of [ada, ben]) {
+    const [approval, ...others] = client.channel(name).approvals()
+    assert.deepEqual([Buffer.from(approval?.action ?? '').toString(), others.length], [plan, 0])
+    await approval?.decide('approve')
+  }
+  assert.deepEqual(await ended, [0, null])
+  assert.equal(await stdout, `deploying ${plan}\n`)
+})
+
 const hasSystemd = existsSync('/usr/bin/systemd-analyze')
 test("the worker's unit passes the checks of systemd", { skip: !hasSystemd && 'systemd is not installed' }, () => {
   const unit = readFileSync(join(EXAMPLES, 'worker.service'), 'utf8')

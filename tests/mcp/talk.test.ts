@@ -40,7 +40,7 @@ test('a host of the 2026 revision and one of 2025 exchange messages', async () =
   const { tools } = await ann.client.listTools()
   assert.deepEqual(
     tools.map(({ name }) => name),
-    ['channels', 'members', 'send', 'receive', 'save_file', 'ask', 'answer', 'verify'],
+    ['channels', 'members', 'send', 'receive', 'save_file', 'ask', 'answer', 'request_approval', 'verify'],
   )
   assert.deepEqual((await bob.client.listTools()).tools, JSON.parse(JSON.stringify(tools)))
 

@@ -71,7 +71,7 @@ void test('every command of the contract has a help page with an example, and ev
   for (const path of acting) {
     assert.match(help(path), /\nExamples?:\n {2}\$ /, path)
     assert.match(help(path), /\n {2}--json /, path)
-    const isServer = /^(up|api|relay|proxy|admin|completion|approval check)\b/.test(path)
+    const isServer = /^(up|api|relay|proxy|admin|completion)\b/.test(path)
     assert.equal(help(path).includes('\n  --account <name>'), !isServer, path)
   }
   for (const code of [0, 1, 2, 3, 4, 10, 11, 130, 143])

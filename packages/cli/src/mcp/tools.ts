@@ -3,6 +3,7 @@ import { runBy } from '../agent/members.ts'
 import { shownIdentity, StaticError } from '@static/protocol'
 import type { ReceiptLevel } from '@static/sdk'
 import { Answer } from './answer.ts'
+import { requestApproval } from './approval-tools.ts'
 import { ASK_TOOLS, namesOf } from './ask-tools.ts'
 import { saveFile } from './file-tools.ts'
 import { pageOf } from './page.ts'
@@ -165,4 +166,13 @@ const verify: Tool = {
 }
 
 /** Ordered as in the list. */
-export const TOOLS: readonly Tool[] = [channels, members, send, receive, saveFile, ...ASK_TOOLS, verify]
+export const TOOLS: readonly Tool[] = [
+  channels,
+  members,
+  send,
+  receive,
+  saveFile,
+  ...ASK_TOOLS,
+  requestApproval,
+  verify,
+]

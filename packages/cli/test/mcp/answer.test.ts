@@ -106,10 +106,10 @@ test('a hundred short messages take at most 16 KiB', () => {
   assert.ok(bytes <= 16 * 1024, `${bytes} bytes`)
 })
 
-test('the descriptions of the usual tools take at most 8 KiB, those of all at most 10', () => {
+test('the descriptions of the usual tools take at most 8 KiB, those of all at most 11', () => {
   const bytes = (tools: readonly Tool[]): number => Buffer.byteLength(JSON.stringify(tools))
   const all = bytes([...TOOLS, sendFileFrom('/home/ann/out'), ...MANAGE_TOOLS])
-  assert.ok(bytes(TOOLS) <= 8 * 1024 && all <= 10 * 1024, `${bytes(TOOLS)} and ${all} bytes`)
+  assert.ok(bytes(TOOLS) <= 8 * 1024 && all <= 11 * 1024, `${bytes(TOOLS)} and ${all} bytes`)
 })
 
 test('the largest channel is listed in pages that fit, without losing a member', () => {
