@@ -509,6 +509,21 @@ test('a member that is removed before the outcome does not count, and what a rem
   assert.equal(await toldTo(stage, held), 'denied')
 })
 
+test('a stored request that cannot be read permits nothing, and the channel goes on without it', async () => {
+  const { stage } = await scene()
+  const held = await asked(stage)
+  const { store, channel } = stage.player('ann')
+  const { hash } = held.record
+  store.write([{ type: 'putApprovalRequest', id: channel.id, record: { hash, request: held.bytes.with(9, 0) } }])
+  const ann = stage.player('ann').restart()
+  await stage.settleWithPrograms()
+  assert.deepEqual(ann.channel.approvals.list(), [])
+  const next = await asked(stage)
+  await decide(stage, 'ada', next, 'approve')
+  await decide(stage, 'ben', next, 'approve')
+  assert.equal(await toldTo(stage, next), 'approved')
+})
+
 test('a channel that ends ends the wait', async () => {
   const { stage } = await scene()
   const held = await asked(stage)

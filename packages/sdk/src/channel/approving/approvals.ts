@@ -73,9 +73,11 @@ export class Approvals extends Part {
     super()
     this.#context = context
     this.#channel = channel
-    const requests = new Map(stored.approvalRequests.map((request) => [toHex(request.hash), request]))
+    const requests = new Map(stored.approvalRequests.map(({ hash, request }) => [toHex(hash), request]))
     for (const record of stored.approvals) {
-      const held = new HeldApproval(record, requests.get(toHex(record.hash)) ?? { request: NOTHING })
+      // One that this version does not read is left alone: it permits nothing.
+      const held = HeldApproval.of(record, requests.get(toHex(record.hash)) ?? NOTHING)
+      if (!held) continue
       this.#held.set(held.id, held)
       this.#wait(held)
     }
@@ -360,10 +362,10 @@ export class Approvals extends Part {
   #made(bytes: Uint8Array, identity: Uint8Array): HeldApproval {
     const now = this.#context.now()
     const times = { since: now, clock: now }
-    return new HeldApproval(
-      { hash: approvalHash(bytes), identity, ...times, outcome: undefined, isSpent: false },
-      { request: bytes },
-    )
+    const record = { hash: approvalHash(bytes), identity, ...times, outcome: undefined, isSpent: false }
+    const held = HeldApproval.of(record, bytes)
+    if (held) return held
+    throw StaticError.of('invalid_request', 'The request is not within the limits of approvals.')
   }
 
   #hold(held: HeldApproval): void {

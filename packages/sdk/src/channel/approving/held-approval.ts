@@ -1,6 +1,6 @@
 /** One approval as this agent holds it: its request, and what has happened to it. */
-import { StaticError, toHex } from '@static/protocol'
-import type { AgentId, ApprovalEventRecord, ApprovalRecord, ApprovalRequestRecord, Time } from '../../ports/index.ts'
+import { toHex } from '@static/protocol'
+import type { AgentId, ApprovalEventRecord, ApprovalRecord, Time } from '../../ports/index.ts'
 import { type ApprovalEvent, type Outcome, outcomeOf } from '../../approvals/outcome.ts'
 import { type ApprovalRequest, decodeApproval } from '../../approvals/request.ts'
 
@@ -21,9 +21,7 @@ export class HeldApproval {
   /** Stops the timer of the deadline. */
   stop: () => void = () => {}
 
-  constructor(record: ApprovalRecord, { request: bytes }: Pick<ApprovalRequestRecord, 'request'>) {
-    const request = decodeApproval(bytes)
-    if (!request) throw StaticError.of('store_corrupt', 'The request of an approval is malformed.')
+  private constructor(record: ApprovalRecord, request: ApprovalRequest, bytes: Uint8Array) {
     this.id = toHex(record.hash)
     this.record = record
     this.request = request
@@ -31,6 +29,12 @@ export class HeldApproval {
     // It may end while no one waits.
     this.over.promise.catch(() => {})
     if (record.outcome !== undefined) this.over.resolve()
+  }
+
+  /** Undefined if the bytes are not a request. */
+  static of(record: ApprovalRecord, bytes: Uint8Array): HeldApproval | undefined {
+    const request = decodeApproval(bytes)
+    return request && new HeldApproval(record, request, bytes)
   }
 
   hasDecided(agent: AgentId): boolean {
