@@ -16,6 +16,8 @@ import { Throttle } from './throttle.ts'
 
 /** How long a body may pass no byte. */
 const STALL_MS = 30_000
+/** No read from a connection brings more at once. */
+const PIECE_BYTES = 65_536
 
 /** The limits of transfers; tests set shorter times. */
 export interface TransferLimits {
@@ -177,7 +179,7 @@ export class Transfers {
     response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': bytes })
     for await (const chunk of body) {
       await this.#pass(chunk.length, ending)
-      if (!response.write(chunk)) await this.#within(drained(response, ending.signal), ending)
+      if (!response.write(chunk, () => letGo(chunk))) await this.#within(drained(response, ending.signal), ending)
       place.bytes += chunk.length
     }
     response.end()
@@ -222,6 +224,15 @@ export class Transfers {
     const refused = known.code === 'internal_error' ? 'unavailable' : known.code
     refuse(response, known.code === refused ? { refused, message: known.message } : { refused })
   }
+}
+
+/**
+ * Frees at once what was read from a disk: collecting it as garbage would cost as much as sending it. What was read from
+ * a connection comes in shorter pieces, and Node may use their memory again.
+ */
+function letGo({ buffer, length }: Uint8Array): void {
+  const isAlone = length > PIECE_BYTES && length === buffer.byteLength
+  if (isAlone && buffer instanceof ArrayBuffer) buffer.transfer(0)
 }
 
 function drained(response: HttpResponse, signal: AbortSignal): Promise<unknown> {
