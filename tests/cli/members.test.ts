@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { startIssuerWeb } from '@static/testkit/issuers/web'
+import { startDomainServer } from '@static/testkit/issuers/domain'
 import { contentOf, found } from '@static/testkit/search'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
@@ -296,12 +296,9 @@ void test('agents on this machine are listed, and deleted only while they do not
 
 void test('an owner admits only agents of a domain that it trusts, and sees who runs them; the server does not', async () => {
   const name = `${TASKS}-proven`
-  await using web = await startIssuerWeb()
+  await using web = await startDomainServer('acme.example')
   await ok('static domain init acme.example')
-  web.pages.set(
-    'acme.example/.well-known/static-agents.json',
-    readFileSync(join(ann.home, 'static-agents.json'), 'utf8'),
-  )
+  web.publish(readFileSync(join(ann.home, 'static-agents.json'), 'utf8'))
   await ok(`static trust add acme.example --address ${web.address} --ca ${web.caFile}`)
   await ok('static agent create --as deployer')
   await ok('static domain sign --as deployer')

@@ -4,22 +4,21 @@ import { generateKeyPairSync } from 'node:crypto'
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { type DomainServer, startDomainServer } from '@static/testkit/issuers/domain'
 import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
-import { type IssuerWeb, startIssuerWeb } from '@static/testkit/issuers/web'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 import { Person } from './support.ts'
 
-const PLACE = 'acme.example/.well-known/static-agents.json'
 const workspace = await makeWorkspace()
 // No relay answers there: none of this needs one.
 const env = { STATIC_RELAY: 'quic://localhost:9' }
 const acme = new Person(workspace, 'acme', env)
 const initech = new Person(workspace, 'initech', env)
-let web: IssuerWeb
+let web: DomainServer
 let oidc: OidcIssuer
 
 before(async () => {
-  ;[web, oidc] = await Promise.all([startIssuerWeb(), startOidcIssuer()])
+  ;[web, oidc] = await Promise.all([startDomainServer('acme.example'), startOidcIssuer()])
 })
 after(async () => {
   await Promise.all([web[Symbol.asyncDispose](), oidc[Symbol.asyncDispose]()])
@@ -45,7 +44,7 @@ async function failure(person: Person, line: string): Promise<string> {
 }
 
 const pinned = (): string => `--address ${web.address} --ca ${web.caFile}`
-const upload = (): void => void web.pages.set(PLACE, readFileSync(join(acme.home, 'static-agents.json'), 'utf8'))
+const upload = ({ home }: Person): void => web.publish(readFileSync(join(home, 'static-agents.json'), 'utf8'))
 
 test('a company makes its key, publishes the file and signs', async () => {
   assert.match(await failure(acme, 'static domain sign --as deployer'), /static domain init DOMAIN/)
@@ -59,7 +58,7 @@ test('a company makes its key, publishes the file and signs', async () => {
     await failure(acme, `static domain check acme.example ${pinned()}`),
     /HTTP status 404\. Upload the file there\./,
   )
-  upload()
+  upload(acme)
   assert.match(await output(acme, `static domain check acme.example ${pinned()}`), /is right/)
   await output(acme, 'static agent create --as deployer')
   const signed = await json<{ id: string; name: string; agent_id: string }>(acme, 'static domain sign --as deployer')
@@ -146,7 +145,7 @@ test('a stranger trusts the domain, and decides about keys that were all replace
   assert.match(await output(initech, 'static trust accept-keys acme.example'), /There is nothing to accept/)
   const mallory = new Person(workspace, 'mallory', env)
   await output(mallory, 'static domain init acme.example')
-  web.pages.set(PLACE, readFileSync(join(mallory.home, 'static-agents.json'), 'utf8'))
+  upload(mallory)
   assert.match(
     await failure(acme, `static domain check acme.example ${pinned()}`),
     /is not what this machine has signed/,
@@ -173,7 +172,7 @@ test('proofs that a company revokes are in its file', async () => {
   const { domains } = await json<{ domains: { statements: { id: string }[] }[] }>(acme, 'static domain list')
   const id = domains[0]?.statements[0]?.id ?? ''
   assert.match(await output(acme, `static domain revoke ${id}`), /It counts when you have uploaded/)
-  upload()
+  upload(acme)
   const { revoked } = await json<{ revoked: number }>(acme, `static domain check acme.example ${pinned()}`)
   assert.equal(revoked, 1)
   await output(acme, 'static domain revoke --all')
@@ -188,24 +187,24 @@ test('proofs that a company revokes are in its file', async () => {
 })
 
 test('a company replaces its key, and a stranger is asked nothing', async () => {
-  upload()
+  upload(acme)
   await output(initech, `static trust add acme.example ${pinned()}`)
   assert.match(await failure(acme, `static domain rotate acme.example --finish ${pinned()}`), /There is no next key/)
   const begun = await json<{ keys: string[]; next: string }>(acme, 'static domain rotate acme.example')
   assert.ok(begun.keys.includes(begun.next))
   const early = await failure(acme, `static domain rotate acme.example --finish ${pinned()}`)
   assert.match(early, /has not published the next key yet/)
-  upload()
+  upload(acme)
   const done = await json<{ keys: string[]; next: null }>(
     acme,
     `static domain rotate acme.example --finish ${pinned()}`,
   )
   assert.deepEqual([done.keys[0], done.next, done.keys.length], [begun.next, null, begun.keys.length])
-  upload()
+  upload(acme)
   await output(initech, `static trust add acme.example ${pinned()}`)
   const dropped = await json<{ keys: string[] }>(acme, 'static domain rotate acme.example --drop')
   assert.deepEqual(dropped.keys, [begun.next])
-  upload()
+  upload(acme)
   await output(initech, `static trust add acme.example ${pinned()}`)
   await output(acme, `static domain check acme.example ${pinned()}`)
 })

@@ -21,8 +21,8 @@ import { JsonRpcTransportFactory, type RequestOptions, type Transport } from '@a
 import { StaticError } from '@static/protocol'
 import type { StaticClient } from '@static/sdk'
 import { userPlaces } from '@static/sdk/account'
-import { DOMAIN_PATH, DomainStore, holdStatement, parseRoot, TrustStore } from '@static/sdk/trust'
-import { startIssuerWeb } from '@static/testkit/issuers/web'
+import { DomainStore, holdStatement, parseRoot, TrustStore } from '@static/sdk/trust'
+import { startDomainServer } from '@static/testkit/issuers/domain'
 import { a2aTransport, pushNotifications, serveA2A } from '../src/index.ts'
 import { type A2AAgent, channelOf, ERRORS, makeAgent, messageOf, openPlace, serveHttps } from './support.ts'
 
@@ -228,10 +228,10 @@ async function checkedBy(agent: StaticClient): Promise<void> {
 
 test('the user of a call has the name that its issuer gives it, checked by the one that is called', async () => {
   const { trust, domains } = userPlaces()
-  await using web = await startIssuerWeb()
+  await using web = await startDomainServer('acme.example')
   const acme = new DomainStore(domains, 'acme.example')
   acme.init()
-  web.pages.set(`acme.example${DOMAIN_PATH}`, acme.publicFile(Date.now()))
+  web.publish(acme.publicFile(Date.now()))
   new TrustStore(trust).change(() => [
     { root: parseRoot('acme.example', { pin: { address: web.address, ca: web.ca } }) },
   ])
