@@ -240,7 +240,7 @@ class Target implements OpenedTarget {
   }
 }
 
-/** Renames a file, but never over another one. */
+/** Renames a file, but not over another one: on a disk without links, as far as that can be seen before. */
 async function giveName(part: string, path: string): Promise<void> {
   try {
     // A rename would replace the target.
@@ -248,8 +248,8 @@ async function giveName(part: string, path: string): Promise<void> {
     await unlink(part)
   } catch (error) {
     if (!(error instanceof Error) || !('code' in error) || !NO_LINKS.has(String(error.code))) throw error
-    const placeholder = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, PRIVATE)
-    await placeholder.close()
+    // An empty file that kept the name free of others would stay after a crash, and look like the whole one.
+    if (await lookUp(path)) throw taken(path)
     await rename(part, path)
   }
 }

@@ -11,10 +11,12 @@ import {
   readFileSync,
   symlinkSync,
   truncateSync,
+  unlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { open } from 'node:fs/promises'
+import fs, { open } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { test, type TestContext } from 'node:test'
@@ -242,6 +244,38 @@ test('what a crash has left is used again, but not while it is being saved', asy
   await left.write(Buffer.from('whole'), 0)
   await left.finish(5)
   await left.close()
+  assert.equal(readFileSync(path, 'utf8'), 'whole')
+})
+
+test('on a disk without links, a crash leaves no empty file under the name, and nothing is overwritten', async (t) => {
+  const directory = directoryFor(t)
+  const disk = makeFileDisk(directory)
+  const failing = (name: 'link' | 'rename', code: string) => {
+    const mocked = t.mock.method(fs, name, () => Promise.reject(Object.assign(new Error(name), { code })))
+    syncBuiltinESMExports()
+    t.after(() => {
+      mocked.mock.restore()
+      syncBuiltinESMExports()
+    })
+    return mocked
+  }
+  failing('link', 'EPERM')
+  const path = join(directory, 'report.pdf')
+  const target = (await disk.openTarget(path, false)) ?? assert.fail()
+  await target.write(Buffer.from('whole'), 0)
+  const crash = failing('rename', 'EIO')
+  await assert.rejects(target.finish(5), invalid(/cannot be written/))
+  await target.close()
+  assert.ok(!existsSync(path))
+  crash.mock.restore()
+  syncBuiltinESMExports()
+  const again = (await disk.reopenTarget(path, target.identity)) ?? assert.fail()
+  writeFileSync(path, 'of another program')
+  await assert.rejects(again.finish(5), invalid(/report.pdf already exists/))
+  assert.equal(readFileSync(path, 'utf8'), 'of another program')
+  unlinkSync(path)
+  await again.finish(5)
+  await again.close()
   assert.equal(readFileSync(path, 'utf8'), 'whole')
 })
 
