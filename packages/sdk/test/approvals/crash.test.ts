@@ -9,6 +9,7 @@ import { CrashingPorts, type CrashPoint } from '@static/testkit/crash/agent-port
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { checkRecord } from '../../src/approvals/record.ts'
 import type { Approval, ApprovalResult } from '../../src/public/approvals/approval.ts'
+import { checkApproval } from '../../src/public/approvals/checked-approval.ts'
 import type { StaticClient } from '../../src/public/client.ts'
 import { code, event, NAME, TestSystem } from '../support/test-system.ts'
 
@@ -150,6 +151,92 @@ test(`a decider killed at any of its calls decides once, and what it was asked i
   }
   t.diagnostic(`${points.length} rounds of ${calls} calls: decided again after ${again} deaths`)
   assert.ok(calls > 4 && again > 0 && again < points.length)
+})
+
+/** More of them: `STATIC_ROUNDS=500`. */
+const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 8)
+/** A program is killed so often in a round. */
+const DEATHS = 2
+/** It dies at one of so many calls. */
+const SOON = 24
+
+test(`${ROUNDS} approvals, with kills of the asker and a decider at any time: each decided and executed at most once, seed ${SEED}`, async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  let alice = await world.agent('alice')
+  let bob = await world.agent('bob')
+  const carol = await world.agent('carol')
+  await world.channel(alice, [bob, carol])
+  const from = [bob.agentId, carol.agentId]
+  void approveAll(carol)
+  await Promise.all([alice.close(), bob.close()])
+  let deaths = 0
+
+  /** Runs a program until it is done, however often it is killed. */
+  const live = async (name: string, run: (client: StaticClient) => Promise<void>): Promise<void> => {
+    for (let life = 0; ; life++) {
+      const ports = new CrashingPorts()
+      const { files: _files, ...rest } = ports.options
+      const client = await world.agent(name, life < DEATHS ? rest : {})
+      await client.channel(NAME).catchUp()
+      const call = 1 + Math.floor(random() * SOON)
+      if (life < DEATHS) ports.mark({ call, moment: random() < 0.5 ? 'before' : 'after' })
+      const isDone = await Promise.race([run(client).then(() => true), ports.died.then(() => false)]).catch(() => false)
+      await client.close().catch(() => {})
+      if (isDone) return
+      assert.ok(life < DEATHS, `${name} has failed without a death`)
+      deaths++
+    }
+  }
+
+  let [executed, unused] = [0, 0]
+  for (let round = 0; round < ROUNDS; round++) {
+    let uses = 0
+    const execute = (action: Uint8Array): void => {
+      assert.ok(actionOf(round).equals(action))
+      uses++
+    }
+    const asker = live('alice', async (client) => {
+      const channel = client.channel(NAME)
+      const [before] = ofRound(client, round)
+      if (before) {
+        assert.equal(await before.outcome(), 'approved')
+        if (!before.isSpent) execute(await before.spend())
+        return
+      }
+      const wish = { title: `Deploy ${round}`, action: actionOf(round) }
+      const result = await channel.requestApproval(wish, { from, need: 2 })
+      if (result.decision === 'approved') execute(result.action)
+    })
+    const decider = live('bob', async (client) => {
+      const events = client.events()
+      for (;;) {
+        const [approval] = ofRound(client, round)
+        if (approval) {
+          const hasDecided = approval.decisions.some(({ agentId }) => agentId === client.agentId)
+          if (!hasDecided) await approval.decide('approve')
+          // A decision that is on disk is sent by the next life.
+          return await asker
+        }
+        await events.next()
+      }
+    })
+    await Promise.all([asker, decider])
+    alice = await world.agent('alice')
+    bob = await world.agent('bob')
+    const [approval = assert.fail('lost'), ...others] = ofRound(alice, round)
+    assert.equal(others.length, 0)
+    assert.deepEqual([approval.state, approval.isSpent], ['approved', true])
+    const { by } = checkApproval(approval.record(), { from, need: 2, action: actionOf(round) })
+    assert.deepEqual(by.map(({ agentId }) => agentId).toSorted(), from.toSorted())
+    assert.ok(uses <= 1)
+    executed += uses
+    if (uses === 0) unused++
+    await Promise.all([alice.close(), bob.close()])
+  }
+  t.diagnostic(
+    `${ROUNDS} approvals, ${deaths} deaths: ${executed} executed, ${unused} used by a program that was killed`,
+  )
+  assert.ok(deaths > ROUNDS / 2 && executed > 0)
 })
 
 test('an old copy of the asker uses no permission that the asker has used', async (t) => {
