@@ -19,6 +19,8 @@ export interface Outcome {
   readonly state: 'pending' | 'approved' | 'denied' | 'expired'
   /** Those that approved, if it is pending or approved; otherwise those that denied. In the order of their decisions. */
   readonly by: readonly AgentId[]
+  /** Those that were removed before the outcome: their decisions do not count. */
+  readonly gone: readonly AgentId[]
 }
 
 /** The outcome of a request after these events, at a time. */
@@ -41,9 +43,9 @@ export function outcomeOf(
       const decided = what === 'approve' ? approved : denied
       decided.add(agent)
     }
-    if (approved.size >= need) return { state: 'approved', by: [...approved] }
-    if (from.length - denied.size - gone.size < need) return { state: 'denied', by: [...denied] }
+    if (approved.size >= need) return { state: 'approved', by: [...approved], gone: [...gone] }
+    if (from.length - denied.size - gone.size < need) return { state: 'denied', by: [...denied], gone: [...gone] }
   }
-  if (now >= deadline) return { state: 'expired', by: [...denied] }
-  return { state: 'pending', by: [...approved] }
+  if (now >= deadline) return { state: 'expired', by: [...denied], gone: [...gone] }
+  return { state: 'pending', by: [...approved], gone: [...gone] }
 }

@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { ed25519 } from '#platform/crypto'
 import { fromHex, toHex } from '@static/protocol'
 import { decodeDecision, makeDecision } from '../../src/approvals/decision.ts'
+import { checkRecord, encodeRecord } from '../../src/approvals/record.ts'
 import { type ApprovalRequest, approvalHash, encodeApproval } from '../../src/approvals/request.ts'
 import type { NewApproval } from '../../src/channel/approving/approvals.ts'
 import type { FinalState, HeldApproval } from '../../src/channel/approving/held-approval.ts'
@@ -145,6 +146,33 @@ test('an approval permits one execution, and nothing before it is approved', asy
   // Those who were asked cannot use it.
   const ada = stage.player('ada')
   await assert.rejects(ada.channel.approvals.spend(seen(ada, held) ?? assert.fail(), {}), { code: 'not_allowed' })
+})
+
+test('what is forgotten is neither used nor decided', async () => {
+  const { stage } = await scene()
+  const held = await asked(stage)
+  await decide(stage, 'ada', held, 'approve')
+  await decide(stage, 'ben', held, 'approve')
+  const { approvals } = stage.player('ann').channel
+  const own = seen(stage.player('ann'), held) ?? assert.fail()
+  const cy = stage.player('cy')
+  const others = seen(cy, held) ?? assert.fail()
+  const ann = stage.player('ann')
+  // The asker forgets it a week after the deadline, and Cy at the deadline, by a clock that is then put right.
+  ann.skew = 8 * DAY
+  cy.skew = 15 * MINUTE
+  for (const { channel } of [ann, cy]) channel.approvals.tick()
+  cy.skew = 0
+  assert.deepEqual([seen(ann, held), seen(cy, held)], [undefined, undefined])
+  for (let time = 0; time < 2; time++) {
+    const using = approvals.spend(own, {})
+    using.catch(() => {})
+    const deciding = cy.channel.approvals.decide(others, 'deny', false)
+    deciding.catch(() => {})
+    await stage.settleWithPrograms()
+    await assert.rejects(using, { code: 'not_allowed', message: /is forgotten/ })
+    await assert.rejects(deciding, { code: 'not_allowed', message: /is forgotten/ })
+  }
 })
 
 test('two deny: it is denied; the first decision of each is final', async () => {
@@ -507,6 +535,46 @@ test('a member that is removed before the outcome does not count, and what a rem
   await stage.settleWithPrograms()
   await decide(stage, 'cy', held, 'deny')
   assert.equal(await toldTo(stage, held), 'denied')
+})
+
+test('a record permits nothing by the approval of a member that was removed before the outcome', async () => {
+  const { stage } = await scene()
+  const held = await asked(stage)
+  const ann = stage.player('ann')
+  const check = (): unknown => {
+    const own = seen(ann, held) ?? assert.fail()
+    const { from, need, action } = own.request
+    return checkRecord(encodeRecord(own.bytes, own.lasting(ann.channel.approvals.clockOf(own))), { from, need, action })
+  }
+  const remove = async (name: string): Promise<void> => {
+    const removes = [fromHex(stage.player(name).agentId)]
+    const done = ann.channel.committer.commit(() => ({ removes }))
+    await stage.settleWithPrograms()
+    await done
+  }
+  await decide(stage, 'ada', held, 'approve')
+  await remove('ada')
+  await decide(stage, 'ben', held, 'approve')
+  assert.throws(check, { code: 'not_allowed' })
+  await decide(stage, 'cy', held, 'deny')
+  assert.equal(await toldTo(stage, held), 'denied')
+  assert.throws(check, { code: 'not_allowed' })
+})
+
+test('a record has the approvals that made the outcome, also of a member that was removed after it', async () => {
+  const { stage } = await scene()
+  const held = await asked(stage)
+  const ann = stage.player('ann')
+  await decide(stage, 'ada', held, 'approve')
+  await decide(stage, 'ben', held, 'approve')
+  assert.equal(await toldTo(stage, held), 'approved')
+  const done = ann.channel.committer.commit(() => ({ removes: [fromHex(stage.player('ada').agentId)] }))
+  await stage.settleWithPrograms()
+  await done
+  const own = seen(ann, held) ?? assert.fail()
+  const { from, need, action } = own.request
+  const record = encodeRecord(own.bytes, own.lasting(ann.channel.approvals.clockOf(own)))
+  assert.equal(checkRecord(record, { from, need, action }).approvals.length, 2)
 })
 
 test('a stored request that cannot be read permits nothing, and the channel goes on without it', async () => {

@@ -162,6 +162,7 @@ export class Approvals extends Part {
     if (!this.isOwn(held)) throw StaticError.of('not_allowed', 'Only the agent that asked for an approval can use it.')
     if (held.record.outcome !== 'approved')
       throw StaticError.of('not_allowed', `The approval cannot be used: it is ${state}, not approved.`)
+    this.#checkHeld(held)
     if (held.record.isSpent || held.isBusy)
       throw StaticError.of('not_allowed', 'The approval is used. One approval permits one execution: ask again.')
     await this.#send('heartbeat', NOTHING, limits, held, {
@@ -185,6 +186,7 @@ export class Approvals extends Part {
     const time = this.#context.now()
     if (this.isOwn(held))
       throw StaticError.of('not_allowed', 'The agent that asks for an approval cannot decide on it.')
+    this.#checkHeld(held)
     if (held.isBusy || held.hasDecided(agentId))
       throw StaticError.of('not_allowed', 'This agent has decided. The first decision is final.')
     if (time >= deadline)
@@ -415,6 +417,15 @@ export class Approvals extends Part {
   }
 
   // ---- Bounds ----
+
+  /** What is forgotten cannot be recorded, so it could be used or decided again and again. */
+  #checkHeld({ id }: HeldApproval): void {
+    if (this.#held.has(id)) return
+    throw StaticError.of(
+      'not_allowed',
+      `Approval ${id} is forgotten: it is over, others have taken its place, or its asker was removed. Ask again.`,
+    )
+  }
 
   #of(asker: AgentId): readonly HeldApproval[] {
     return [...this.#held.values()].filter(({ request }) => request.asker === asker)

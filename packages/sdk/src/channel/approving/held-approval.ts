@@ -45,11 +45,17 @@ export class HeldApproval {
     return this.events.some((event) => event.agent === agent && event.what === 'removed')
   }
 
+  /** The decisions without those of members that were removed before the outcome: a record has no removals. */
+  lasting(now: Time): readonly ApprovalEventRecord[] {
+    const { gone } = this.outcome(now)
+    return this.events.filter(({ agent, what }) => what !== 'removed' && !gone.includes(agent))
+  }
+
   /** What has become of it, or would if it were this agent's own. */
   outcome(now: Time): Outcome {
     const events = this.events.map(({ agent, what, at }) => ({ agent, what: what as ApprovalEvent['what'], at }))
     const found = outcomeOf(this.request, events, now)
     const { outcome } = this.record
-    return outcome === undefined ? found : { state: outcome as FinalState, by: found.by }
+    return outcome === undefined ? found : { ...found, state: outcome as FinalState }
   }
 }

@@ -179,10 +179,12 @@ export class Approval {
     })
   }
 
-  /** The request and its decisions as one line of JSON, which `static approval check` verifies without the channel. */
+  /**
+   * The request and its decisions as one line of JSON, which `static approval check` verifies without the channel. The
+   * decisions of members that were removed before the outcome are left out, as they do not count.
+   */
   record(): string {
-    const decisions = this.#held.events.filter(({ what }) => what !== 'removed')
-    return encodeRecord(this.#held.bytes, decisions)
+    return encodeRecord(this.#held.bytes, this.#held.lasting(this.#home.channel.approvals.clockOf(this.#held)))
   }
 
   /** @internal The decisions that made the outcome. */
