@@ -49,6 +49,8 @@ export class LyingRelay implements LineOwner {
   readonly keyPackages: Map<AgentId, Uint8Array[]> = new Map()
   /** Invite id → its channel. */
   readonly invites: Map<string, ChannelId> = new Map()
+  /** Invite id → the key to which requests are encrypted, if its owner asks for a proof. */
+  readonly boxKeys: Map<string, Uint8Array> = new Map()
   /** Join requests that the owner has not been given, and those that it has. */
   readonly joins: Join[] = []
   readonly given: Join[] = []
@@ -252,6 +254,7 @@ export class LyingRelay implements LineOwner {
         return this.#inRoom(agent, body, after)
       case 'registerInvite':
         this.invites.set(toHex(body.value.inviteId), toHex(body.value.channelId))
+        this.boxKeys.set(toHex(body.value.inviteId), Uint8Array.from(body.value.boxKey))
         return answering({ case: body.case, value: {} })
       case 'revokeInvite':
         this.invites.delete(toHex(body.value.inviteId))
@@ -259,6 +262,8 @@ export class LyingRelay implements LineOwner {
       case 'requestJoin': {
         const { inviteId, box } = body.value
         if (!this.invites.has(toHex(inviteId))) return refusing({ code: 'invite_invalid' })
+        if (box.length === 0)
+          return answering({ case: body.case, value: { boxKey: this.boxKeys.get(toHex(inviteId)) ?? box } })
         const join = { inviteId: Uint8Array.from(inviteId), agentId: fromHex(agent), box: Uint8Array.from(box) }
         after.push(() => {
           this.joins.push(join)

@@ -26,6 +26,8 @@ export interface LyingAgentOptions {
   readonly chance?: () => number
   /** Its database is a file in a directory of the test. */
   readonly disk?: boolean
+  /** What makes and checks its proofs. */
+  readonly proofs?: AgentParts['proofs']
 }
 
 /** What the relay calls itself. */
@@ -76,12 +78,12 @@ export class LyingSystem {
   /** What an agent is made of. Every other one speaks the other wire form. */
   async parts(name: string, options: LyingAgentOptions = {}): Promise<AgentParts> {
     const { relay } = this
-    const { guest = false, disk = false, now, chance } = options
+    const { guest = false, disk = false, now, chance, proofs } = options
     const store = disk ? await this.#onDisk(name) : memoryStore(name)
     const way: SessionInfo['way'] = this.stores.size % 2 === 0 ? 'quic' : 'grpc'
     this.stores.set(name, store)
     const transport = makeMemoryTransport((peer) => relay.accept(peer, FORMS[way]), { form: FORMS[way] })
-    return agentParts({
+    const parts = agentParts({
       store,
       now,
       chance,
@@ -90,6 +92,7 @@ export class LyingSystem {
       transports: { quic: transport, grpc: transport },
       jwt: guest ? null : () => 'jwt',
     })
+    return { ...parts, proofs }
   }
 
   /** An owner and members in one channel. */
