@@ -16,6 +16,7 @@ from static_sdk.events import JoinRefused, ProofChecked
 
 from . import support
 from .support import SECONDS, expect, failure, new_name, options
+from .test_typescript import Peer
 
 #: `tests/python/static_sdk.test.ts` has put this issuer, at its pinned address, on the trust list of the account.
 ISSUER = "oidc:https://idp.example"
@@ -82,6 +83,20 @@ class ProofsTest(unittest.TestCase):
         # It shows its proof again once it has joined, so `until` may be another.
         self.assertEqual((envelope.text(), shown(envelope.sender)), ("paid", "https://idp.example billing"))
         self.assertEqual(len(set(asked)), len(asked), "each has an audience of its own")
+
+    def test_python_checks_the_proof_of_a_typescript_agent(self) -> None:
+        for way in ("quic", "grpc"):
+            with self.subTest(way):
+                name = new_name()
+                owner = self.manager("owner", endpoint=support.SERVER[way])
+                channel = owner.create(name, require=f"{ISSUER}#billing")
+                peer = Peer(self, way, name, owner.invite(name), support.SERVER["issuer"])
+                self.assertEqual(peer.said, "joined")
+                self.assertIn("https://idp.example billing", [shown(member) for member in channel.members()])
+                channel.send("who are you?")
+                [envelope] = owner.receive_envelopes(name, 20)
+                self.assertEqual((envelope.text(), envelope.sender.identity), ("who are you?", b"typescript"))
+                self.assertEqual(shown(envelope.sender), "https://idp.example billing")
 
 
 class AioProofsTest(unittest.IsolatedAsyncioTestCase):

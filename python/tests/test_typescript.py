@@ -7,7 +7,7 @@ import os
 import subprocess
 import unittest
 from pathlib import Path
-from typing import Optional
+from typing import Any, Dict, Optional
 
 from static_sdk import Channel, _driver
 
@@ -25,7 +25,14 @@ def setUpModule() -> None:
 class Peer:
     """A TypeScript agent that echoes messages."""
 
-    def __init__(self, test: unittest.TestCase, way: str, name: str, token: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        test: unittest.TestCase,
+        way: str,
+        name: str,
+        token: Optional[str] = None,
+        issuer: Optional[Dict[str, str]] = None,
+    ) -> None:
         self._process = subprocess.Popen(
             [_driver.driver_command()[0], str(PEER)],
             stdin=subprocess.PIPE,
@@ -42,7 +49,9 @@ class Peer:
             "apiUrl": SERVER["apiUrl"],
             "ca": SERVER["ca"],
         }
-        ask = {"options": options, "name": name}
+        ask: Dict[str, Any] = {"options": options, "name": name}
+        if issuer is not None:
+            ask["issuer"] = issuer
         #: The invite token of the channel that it created.
         self.said = self.ask(json.dumps(ask if token is None else {**ask, "token": token}))
 

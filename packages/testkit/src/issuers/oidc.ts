@@ -20,6 +20,31 @@ export interface OidcIssuer extends AsyncDisposable {
   mint(audience: string, options?: { readonly access?: boolean }): Promise<string>
 }
 
+/** Has the issuer at a port make a token for an audience; with `access`, an access token. */
+export async function mintToken(
+  { port, ca }: { readonly port: number; readonly ca: string },
+  audience: string,
+  { access = false }: { readonly access?: boolean } = {},
+): Promise<string> {
+  const sent = request({
+    host: '127.0.0.1',
+    port,
+    servername: 'idp.example',
+    path: `/token${access ? '?access=1' : ''}`,
+    method: 'POST',
+    ca,
+    agent: false,
+    headers: { host: 'idp.example', 'content-type': 'application/x-www-form-urlencoded' },
+  })
+  const credentials = { client_id: 'billing', client_secret: 'only-for-tests' }
+  const form = new URLSearchParams({ ...credentials, grant_type: 'client_credentials', resource: audience })
+  sent.end(form.toString())
+  const [response] = (await once(sent, 'response')) as [NodeJS.ReadableStream]
+  const answer = (await json(response)) as { readonly access_token?: string }
+  if (answer.access_token === undefined) throw new Error(JSON.stringify(answer))
+  return answer.access_token
+}
+
 /** Starts the issuer. */
 export async function startOidcIssuer(): Promise<OidcIssuer> {
   const authority = await issuerAuthority()
@@ -35,25 +60,7 @@ export async function startOidcIssuer(): Promise<OidcIssuer> {
     address: `127.0.0.1:${port}`,
     ca: authority.cert,
     caFile: authority.path,
-    mint: async (audience, { access = false } = {}) => {
-      const sent = request({
-        host: '127.0.0.1',
-        port,
-        servername: 'idp.example',
-        path: `/token${access ? '?access=1' : ''}`,
-        method: 'POST',
-        ca: authority.cert,
-        agent: false,
-        headers: { host: 'idp.example', 'content-type': 'application/x-www-form-urlencoded' },
-      })
-      const credentials = { client_id: 'billing', client_secret: 'only-for-tests' }
-      const form = new URLSearchParams({ ...credentials, grant_type: 'client_credentials', resource: audience })
-      sent.end(form.toString())
-      const [response] = (await once(sent, 'response')) as [NodeJS.ReadableStream]
-      const answer = (await json(response)) as { readonly access_token?: string }
-      if (answer.access_token === undefined) throw new Error(JSON.stringify(answer))
-      return answer.access_token
-    },
+    mint: async (audience, options) => await mintToken({ port, ca: authority.cert }, audience, options),
     [Symbol.asyncDispose]: async () => {
       child.kill()
       if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
