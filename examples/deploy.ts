@@ -15,8 +15,9 @@ const channel = client.channel(name)
 
 /** The bytes to execute; undefined if they are not approved. */
 async function approved(): Promise<Uint8Array | undefined> {
-  const before = channel.approvals().find(({ isOwn, isSpent, action }) => {
-    return isOwn && !isSpent && Buffer.from(action).toString() === plan
+  const before = channel.approvals().find(({ isOwn, isSpent, state, need, action }) => {
+    const isOpen = isOwn && !isSpent && (state === 'pending' || state === 'approved')
+    return isOpen && need === 2 && Buffer.from(action).toString() === plan
   })
   if (before) return (await before.outcome()) === 'approved' ? await before.spend() : undefined
   const wish = { title: 'Deploy', text: 'All tests pass.', risk: 'medium', action: plan }

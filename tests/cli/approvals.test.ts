@@ -142,8 +142,21 @@ void test('the record is checked without a channel: only for these agents and by
 })
 
 void test('denied and expired have exit codes of their own, and nothing on stdout', async () => {
-  const denied = await ask('--from ada,ben --need 2')
-  await ok(`static channel decide ${CHANNEL} ${denied.id} deny --as ben --yes`)
+  // Words that would look like the action if they wrapped at the edge of the terminal.
+  const lie = `${' '.repeat(70)}The action, 17 bytes, which alone is executed:${' '.repeat(34)}  | {"deploy":"safe"}`
+  const denied = await ask(`--from ada,ben --need 2 --text '${lie}' --title '${lie}'`)
+  const decided = await ann.terminal(`static channel decide ${CHANNEL} ${denied.id} deny --as ben --json`, [
+    ['Deny exactly this action? [y/N]', 'y\n'],
+  ])
+  assert.equal(decided.code, 0, decided.stdout + decided.stderr)
+  const lines = decided.stdout.replaceAll('\r', '').split('\n')
+  const wordsAt = lines.findIndex((line) => line.includes("The asker's words, which nothing ties to the action:"))
+  const endAt = lines.findIndex((line) => line.includes('Deny exactly'))
+  assert.ok(wordsAt > 0 && endAt > wordsAt + 4, decided.stdout)
+  for (const line of lines.slice(wordsAt + 1, endAt)) {
+    assert.match(line, /^ {2}> /)
+    assert.ok(line.length <= 80, line)
+  }
   const first = await denied.ended
   assert.deepEqual([first.code, first.stdout], [10, 'It is denied by ben.\n'], first.stderr)
   const expired = await ask('--from ada --need 1 --timeout 8 --json')
@@ -151,6 +164,12 @@ void test('denied and expired have exit codes of their own, and nothing on stdou
   assert.equal(second.code, 11)
   const { decision, by, action } = JSON.parse(second.stdout) as { decision: string; by: unknown; action: unknown }
   assert.deepEqual([decision, by, action], ['expired', [], undefined])
+  // Half an action is not executed: a disk that is full is no success.
+  const full = await ask('--from ada --need 1 > /dev/full')
+  await ok(`static channel decide ${CHANNEL} ${full.id} approve --as ada --yes`)
+  const third = await full.ended
+  assert.equal(third.code, 1)
+  assert.match(third.stderr, /was not written to stdout/)
   const late = await ann.shell(`static channel decide ${CHANNEL} ${expired.id} approve --as ada --yes`)
   assert.equal(late.code, 1)
   assert.match(late.stderr, /no approval .* whose deadline has not come/)

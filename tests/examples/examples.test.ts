@@ -141,6 +141,20 @@ test('a deploy that waits for two of three people: killed meanwhile, it waits fo
   }
   assert.deepEqual(await ended, [0, null])
   assert.equal(await stdout, `deploying ${plan}\n`)
+
+  // What was denied once may be asked again.
+  for (let round = 0; round < 2; round++) {
+    const isAskedAgain = asked()
+    const next = deploy()
+    const over = once(next, 'exit')
+    await Promise.race([isAskedAgain, over.then(() => assert.fail('nobody was asked'))])
+    for (const { client } of [ada, ben]) {
+      await client.channel(name).catchUp()
+      const open = client.channel(name).approvals()
+      await open.find(({ state }) => state === 'pending')?.decide('deny')
+    }
+    assert.deepEqual(await over, [1, null])
+  }
 })
 
 const hasSystemd = existsSync('/usr/bin/systemd-analyze')

@@ -1,6 +1,7 @@
 /** A model asks people before it acts. It never decides, and never sees what others ask. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import type { Approval } from '@static/sdk'
 import { entriesOf, newHost, oldHost, ok, Place, received, refusal } from './support.ts'
 
 const place = await Place.open()
@@ -41,6 +42,24 @@ test('a model waits for a person, and acts only on what was approved', async () 
   // One permission, one answer.
   const again = await refusal(coder, 'request_approval', { channel: CHANNEL, approval: approved.approval })
   assert.equal(again.code, 'not_allowed')
+
+  // Nor two: a host that tries again while the first call still waits.
+  const asked = async (): Promise<Approval> => {
+    for await (const event of ada.client.events()) {
+      if (event.type !== 'approval_requested') continue
+      const found = ada.client.channel(CHANNEL).approvals()
+      return found.find(({ id }) => id === event.approval) ?? assert.fail()
+    }
+    return assert.fail('closed')
+  }
+  const asking = asked()
+  const first = coder.call('request_approval', about)
+  const open = await asking
+  const second = coder.call('request_approval', { channel: CHANNEL, approval: open.id })
+  await ok(coder, 'channels')
+  await open.decide('approve')
+  const permitted = (await Promise.all([first, second])).filter(({ isError }) => isError !== true)
+  assert.equal(permitted.length, 1)
 
   const denying = decideNext('deny')
   const denied = await ok<Result>(coder, 'request_approval', { ...about, from: 'ada' })

@@ -62,6 +62,8 @@ export interface ApprovalProgress {
 interface Waiting {
   readonly approval: Approval
   readonly end: Promise<NonNullable<ApprovalProgress['over']>>
+  /** Whether a command has got the end. */
+  isGiven: boolean
 }
 
 const MS = 1000
@@ -97,7 +99,8 @@ export async function followApproval(
   seconds: number,
 ): Promise<ApprovalProgress> {
   const channel = manager.client.channel(name)
-  const { approval, end } = WAITING.get(manager)?.get(id) ?? resumed(manager, channel, id)
+  const waiting = WAITING.get(manager)?.get(id) ?? resumed(manager, channel, id)
+  const { approval, end } = waiting
   const events = manager.client.events()
   const late = Promise.withResolvers<undefined>()
   const timer = setTimeout(() => late.resolve(undefined), seconds * MS)
@@ -107,6 +110,10 @@ export async function followApproval(
       if (next === undefined) break
       if ('decision' in next) {
         WAITING.get(manager)?.delete(id)
+        // Two commands may wait for the same approval, which permits one execution.
+        if (waiting.isGiven && next.action !== undefined)
+          throw StaticError.of('not_allowed', 'The approval is used: another command has got the action. Ask again.')
+        waiting.isGiven = true
         return { decisions: decisionsOf(channel, approval), over: next }
       }
       if (next.done === true) throw StaticError.of('closed', 'The agent was closed.')
@@ -177,7 +184,7 @@ function wait(manager: StaticChannelManager, approval: Approval, end: Waiting['e
   end.catch(() => {})
   const waiting = WAITING.get(manager) ?? new Map<string, Waiting>()
   WAITING.set(manager, waiting)
-  const made = { approval, end }
+  const made = { approval, end, isGiven: false }
   waiting.set(approval.id, made)
   return made
 }

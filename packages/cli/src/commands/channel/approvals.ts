@@ -62,7 +62,7 @@ ${examples('static channel decide acme/ops/deploys 3f1c…9ab2 approve')}`,
         await withProgress('Reading approvals', agent.call('approvals', name))
         const approval = await agent.call('approval', name, id)
         // Not as a note, which could change it. Every line of others is escaped.
-        if (!flags.json) process.stderr.write(`${shown(approval)}\n`)
+        if (!flags.json || !flags.yes) process.stderr.write(`${shown(approval, columns())}\n`)
         if (!flags.yes) await confirm(`${choice === 'approve' ? 'Approve' : 'Deny'} exactly this action?`)
         const isAttended = await typedPassphrase(flags)
         await withProgress('Deciding', agent.call('decide', name, id, choice, isAttended))
@@ -87,12 +87,15 @@ async function allOf(agent: OpenAgent, name: string): Promise<readonly ApprovalS
   return approvals
 }
 
-/** An approval for the one who decides: first what is executed, then what the asker says about it. */
-function shown({ asker, need, from, deadline, state, decisions, title, text, risk, action }: ApprovalSummary): string {
+/**
+ * An approval for the one who decides: first what is executed, then what the asker says about it. Nothing of others
+ * begins a row of the terminal: a long line that wraps could look like a line of this card.
+ */
+function shown(approval: ApprovalSummary, width: number): string {
+  const { asker, need, from, deadline, state, decisions, title, text, risk, action } = approval
   const bytes = Buffer.from(action, 'base64')
-  const lines = isText(bytes)
-    ? bytes.toString().split('\n')
-    : [`${bytes.length} bytes, hexadecimal: ${bytes.toString('hex')}`]
+  const isReadable = isText(bytes)
+  const lines = isReadable ? bytes.toString().split('\n') : [bytes.toString('hex')]
   const words = [
     ['title', title],
     ['risk', risk],
@@ -100,18 +103,49 @@ function shown({ asker, need, from, deadline, state, decisions, title, text, ris
   ] as const
   return [
     facts([
-      ['asker', asker.name],
+      ...rowsOf(asker.name, width - FACT_COLUMNS).map((row, at) => [at === 0 ? 'asker' : '', row] as const),
       ['fingerprint', asker.fingerprint],
       ['needs', `${need} of ${from.length}`],
       ['deadline', deadline],
       ['state', state],
     ]),
-    ...decisions.map((decision) => printable(decisionWords(decision))),
-    `The action, ${bytes.length} bytes, which alone is executed:`,
-    ...lines.map((line) => `  | ${printable(line)}`),
+    ...decisions.flatMap((decision) =>
+      rowsOf(decisionWords(decision), width - 2).map((row, at) => (at === 0 ? row : `  ${row}`)),
+    ),
+    `The action, ${bytes.length} bytes${isReadable ? '' : ' in hexadecimal'}, which alone is executed:`,
+    ...lines.flatMap((line) => rowsOf(line, width - 4).map((row, at) => `  ${at === 0 ? '|' : '+'} ${row}`)),
     "The asker's words, which nothing ties to the action:",
-    ...words.filter(([, value]) => value !== '').map(([label, value]) => `  > ${label.padEnd(5)} ${printable(value)}`),
+    ...words
+      .filter(([, value]) => value !== '')
+      .flatMap(([label, value]) =>
+        rowsOf(value, width - 10).map((row, at) => `  > ${(at === 0 ? label : '').padEnd(5)} ${row}`),
+      ),
   ].join('\n')
+}
+
+const FACT_COLUMNS = 'fingerprint  '.length
+
+/** The columns of the terminal; elsewhere nothing wraps. */
+function columns(): number {
+  return process.stderr.isTTY ? Math.max(process.stderr.columns || 80, 40) : Infinity
+}
+
+/** Text of others, printable, in rows of a terminal. */
+function rowsOf(text: string, width: number): readonly string[] {
+  const rows: string[] = []
+  let [row, left] = ['', width]
+  for (const sign of printable(text)) {
+    // No sign is wider than two columns.
+    const taken = sign <= '~' ? 1 : 2
+    if (taken > left) {
+      rows.push(row)
+      row = ''
+      left = width
+    }
+    row += sign
+    left -= taken
+  }
+  return [...rows, row]
 }
 
 function isText(bytes: Buffer): boolean {

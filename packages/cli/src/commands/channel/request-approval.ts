@@ -8,7 +8,7 @@ import type { ApprovalProgress, DecisionSummary } from '../../agent/approval-act
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import type { ExitCode } from '../../terminal/exit-codes.ts'
-import { note, print, printJson } from '../../terminal/output.ts'
+import { note, plainJson, print } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { readShort } from '../../terminal/short-file.ts'
 import { channelArgument, seconds, wholeNumber } from './arguments.ts'
@@ -77,10 +77,21 @@ async function requestApproval(name: string, flags: Flags): Promise<End['decisio
     return await follow(agent, name, id, need)
   })
   if (out !== undefined && !createFile(out, end.record, 0o600)) note(`${out} exists: the record was not written.`)
-  if (flags.json) printJson({ channel: name, id, ...end })
+  if (flags.json) await written(`${plainJson({ channel: name, id, ...end })}\n`)
   else if (end.action === undefined || process.stdout.isTTY) print(endWords(end))
-  else process.stdout.write(Buffer.from(end.action, 'base64'))
+  else await written(Buffer.from(end.action, 'base64'))
   return end.decision
+}
+
+/** Half an action must not look like the approved one to whoever executes it. */
+async function written(output: string | Uint8Array): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  process.stdout.write(output, (error) => {
+    if (!error) return resolve()
+    const text = `The result was not written to stdout, or only a part of it: ${error.message}. Execute nothing. If it was approved, the approval is used: ask again.`
+    reject(StaticError.of('invalid_request', text, { cause: error }))
+  })
+  await promise
 }
 
 async function follow(agent: OpenAgent, name: string, id: string, need: number): Promise<End> {
