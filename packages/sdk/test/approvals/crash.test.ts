@@ -217,7 +217,7 @@ test(`${ROUNDS} approvals, with kills of the asker and a decider at any time: ea
           // A decision that is on disk is sent by the next life.
           return await asker
         }
-        await events.next()
+        if ((await events.next()).done === true) throw new Error('The agent was closed.')
       }
     })
     await Promise.all([asker, decider])
