@@ -109,6 +109,11 @@ test('a statement is installed where its agent is, and nowhere else', async () =
 
 test('a stranger trusts the domain, and decides about keys that were all replaced', async () => {
   assert.match(await failure(initech, 'static trust add acme.example'), /out of reach/)
+  // Not what Node advises, because nobody starts Node here.
+  assert.match(
+    await failure(initech, `static trust add acme.example --address ${web.address}`),
+    /out of reach: [^;.]*certificate[^;.]*\. Check the name .* takes --address and --ca/,
+  )
   assert.match(await failure(initech, 'static trust add github:acme'), /is not OWNER\/REPOSITORY/)
   assert.match(await failure(initech, 'static trust add spiffe:acme.example'), /--bundle FILE/)
   const added = await json<{ keys: string[] }>(initech, `static trust add acme.example ${pinned()}`)

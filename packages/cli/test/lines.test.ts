@@ -118,6 +118,10 @@ test('others are told to join with the command of this version, never with npx, 
     )
     assert.match(joinHint('link', 'acme/a/b', { admit }, true), /run `static channel join` and paste the link/)
   }
+  const requires = (...require: string[]): string => joinHint('token', 'acme/a/b', { admit: 'owner', require }, true)
+  assert.match(requires('acme.example'), /`static channel join acme\/a\/b --show acme\.example` and paste/)
+  assert.match(requires('github:acme/app@refs/heads/main'), /join acme\/a\/b --show github-actions` and paste/)
+  assert.match(requires('spiffe://acme.example/ns/prod/*'), /join acme\/a\/b` and paste/)
   // The owner is in the checkout.
   assert.match(joinHint('link', 'acme/a/b', { admit: 'owner' }, false), /^keep `npx static channel listen acme\/a\/b`/)
 })

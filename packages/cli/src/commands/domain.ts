@@ -237,9 +237,14 @@ async function sign(flags: SignFlags): Promise<void> {
     return printJson({ domain: store.domain, id, name: subject, agent_id: agentId, until, file: flags.out ?? null })
   }
   print(`Signed: ${agentId.slice(0, 8)}… is ${subject} of ${store.domain}, until ${shortTime(until)}. Its id is ${id}.`)
-  if (flags.out === undefined)
-    note(`the agent shows it where you say so: \`${commandLine(`channel join TOKEN --show ${store.domain}`)}\`.`)
-  else note(`on the machine of the agent: \`${commandLine(`agent add-proof ${shellWord(flags.out)}`)}\`.`)
+  if (flags.out === undefined) {
+    const as = flags.as === undefined ? '' : ` --as ${shellWord(flags.as)}`
+    const join = commandLine(`channel join CHANNEL${as} --show ${store.domain}`)
+    note(`the agent shows it only where you say so, as with \`${join}\`.`)
+  } else {
+    const add = commandLine(`agent add-proof ${shellWord(flags.out)} --as IDENTITY`)
+    note(`copy ${flags.out} to the agent's machine, and there run \`${add}\`.`)
+  }
 }
 
 async function revoke(id: string | undefined, flags: RevokeFlags): Promise<void> {

@@ -240,7 +240,7 @@ async function fetched(root: Root): Promise<Exclude<Fetched, { failed: string }>
   if ('failed' in found) {
     throw StaticError.of(
       'unavailable',
-      `The keys of ${root.text} are out of reach: ${found.failed}. Check the name and the network, then try again.`,
+      `The keys of ${root.text} are out of reach: ${found.failed}. Check the name and the network. If its server is not on the internet, \`static trust add\` takes --address and --ca, or its keys as a file (--keys).`,
     )
   }
   return found

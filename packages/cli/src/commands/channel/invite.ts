@@ -15,7 +15,7 @@ interface Flags extends AgentFlags {
   readonly link?: boolean
   readonly linkEndpoint?: string
   readonly require: readonly string[]
-  readonly replace: boolean
+  readonly replace?: boolean
 }
 
 export function inviteCommand(): Command {
@@ -30,13 +30,15 @@ export function inviteCommand(): Command {
           .choices(['owner', 'members'])
           .default('owner'),
       )
-      .option(
-        '--require <rule>',
-        'admit only agents that prove this, such as a domain that you trust; repeat it for other ways',
-        (rule: string, rules: readonly string[]) => [...rules, rule],
-        [],
+      .addOption(
+        new Option(
+          '--require <rule>',
+          'admit only agents that prove this, such as a domain that you trust; repeat it to accept any of several',
+        )
+          .argParser((rule: string, rules: readonly string[]) => [...rules, rule])
+          .default([], 'no proof'),
       )
-      .option('--replace', 'let a joiner take the place of members proven under the same name, as CI jobs need', false)
+      .option('--replace', 'let a joiner take the place of members proven under the same name, as CI jobs need')
       .option(
         '--link',
         'print a link instead, which also contains what agents on other machines need to find the relay',
@@ -109,7 +111,7 @@ function inviteId(text: string): string {
 async function invite(name: string, flags: Flags): Promise<void> {
   if (flags.link || flags.linkEndpoint !== undefined) return await inviteLink(name, flags)
   const { token, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit, flags.require, flags.replace)
+    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit, flags.require, flags.replace ?? false)
     return { token: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl, admit: flags.admit })
@@ -120,7 +122,7 @@ async function invite(name: string, flags: Flags): Promise<void> {
 async function inviteLink(name: string, flags: Flags): Promise<void> {
   const { linkEndpoint = '', uses, ttl, admit } = flags
   const { link, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint, flags.require, flags.replace)
+    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint, flags.require, flags.replace ?? false)
     return { link: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   const { endpoint, relayName } = parseInviteLink(link)
@@ -142,17 +144,24 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
 export function joinHint(
   what: 'token' | 'link',
   name: string,
-  flags: Pick<Flags, 'admit'> & AgentFlags,
+  flags: Pick<Flags, 'admit'> & Partial<Pick<Flags, 'require'>> & AgentFlags,
   remote: boolean,
 ): string {
   const { version } = packageJson
   const elsewhere = what === 'token' ? ' A machine that does not use this relay yet needs a link: add --link.' : ''
   const others = `others with Static ${version} (static-${version}-linux-x64.tar.gz)`
-  const how = `\`static channel join${what === 'token' ? ` ${name}` : ''}\` and paste the ${what}`
+  const how = `\`static channel join${what === 'token' ? ` ${name}` : ''}${shown(flags.require)}\` and paste the ${what}`
   if (flags.admit === 'members') {
     return `${others} can run ${how}, and join while this agent or another member with an account listens.${elsewhere}`
   }
   return remote
     ? `this agent is listening: ${others} can now run ${how}.${elsewhere}`
     : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.${elsewhere}`
+}
+
+/** What a joiner shows to satisfy the first rule; other issuers have no name on the command line. */
+function shown([rule]: readonly string[] = []): string {
+  if (rule === undefined) return ''
+  if (!rule.includes(':')) return ` --show ${rule}`
+  return rule.startsWith('github:') ? ' --show github-actions' : ''
 }

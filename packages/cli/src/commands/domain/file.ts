@@ -31,7 +31,10 @@ export async function published(
   const address = await addressOf(domain)
   const fetched = await withProgress(`Fetching ${address}`, fetchKeys(root, proxyOf(process.env)))
   if ('failed' in fetched)
-    throw StaticError.of('unavailable', `${address} is out of reach: ${fetched.failed}. Upload the file there.`)
+    throw StaticError.of(
+      'unavailable',
+      `${address} is out of reach: ${fetched.failed}. Upload the file there. If its server is not on the internet, pass --address and --ca.`,
+    )
   const found = readKeys(root, fetched.bytes)
   if (typeof found === 'string')
     throw StaticError.of(

@@ -12,6 +12,8 @@ export const DOMAIN_PATH = '/.well-known/static-agents.json'
 const GITHUB_PATH = '/.well-known/jwks'
 const DISCOVERY_PATH = '/.well-known/openid-configuration'
 const MOST_WORDS = 300
+/** What Node adds to errors of certificates: a flag of Node, which users of Static do not start themselves. */
+const NODE_HINT = /; if the root CA is installed locally, try running Node\.js with --use-system-ca$/
 
 /** The file of the keys of a root, or why it is out of reach. */
 export async function fetchKeys(root: Root, proxy: Proxy | undefined): Promise<Fetched> {
@@ -20,7 +22,7 @@ export async function fetchKeys(root: Root, proxy: Proxy | undefined): Promise<F
     return { bytes: await fetched(root, { pin: root.pin, proxy }) }
   } catch (error) {
     // It becomes part of what is said about a member, and a server may have chosen some of it.
-    const words = error instanceof Error ? error.message : String(error)
+    const words = (error instanceof Error ? error.message : String(error)).replace(NODE_HINT, '')
     return { failed: words.replaceAll(/[^ -~]/g, '?').slice(0, MOST_WORDS) }
   }
 }
