@@ -83,6 +83,7 @@ const WRONG: Readonly<Record<string, readonly unknown[]>> = {
 /** Do not fail on a closed agent, or are no doors: `@internal`. */
 const HARMLESS = new Set([
   'acceptFork',
+  'approvals',
   'asked',
   'catchUp',
   'channelOf',
@@ -94,6 +95,7 @@ const HARMLESS = new Set([
   'files',
   'fingerprint',
   'generateKeyPackage',
+  'history',
   'joins',
   'leave',
   'membershipOf',

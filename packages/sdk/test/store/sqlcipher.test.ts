@@ -20,7 +20,18 @@ import { connect, databaseFile, storeError } from '../../src/store/connection.ts
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
 import { mountSmallDisk, noSmallDisk } from '@static/testkit/full-disk'
 import { failingStep } from './steps.ts'
-import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
+import {
+  bytesOf,
+  CHANNEL,
+  code,
+  copyOf,
+  IDENTITY,
+  inboxRecord,
+  keptRecord,
+  makeDirectory,
+  openStore,
+  put,
+} from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
 
 const CHILD = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
@@ -203,6 +214,7 @@ async function filled(): Promise<string> {
   const store = await openStore(directory)
   for (let n = 1; n <= 30; n++) store.write(numberedWrite(n))
   for (let n = 31; n <= 90; n++) store.write([{ type: 'putInbox', id: CHANNEL, record: inboxRecord(n) }])
+  store.write([{ type: 'putKept', id: CHANNEL, record: keptRecord(1) }])
   store.close()
   return directory
 }
