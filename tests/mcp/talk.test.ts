@@ -398,7 +398,7 @@ test('each of the four configurations in the documentation starts a server', WHO
     if (snippet === CONFIGS[0]) await place.channel(owner, channel, identity)
     const host = await oldHost(place.command(identity, word))
     const { tools } = await host.client.listTools()
-    assert.equal(tools.length, 7)
+    assert.equal(tools.length, 9)
     await host.close()
   }
 })

@@ -159,7 +159,7 @@ test('a package depends on exactly what its files import', () => {
       continue
     }
     const code = files.filter((file) => file.startsWith('dist/')).map((file) => readFileSync(join(path, file), 'utf8'))
-    const imports = /(?:\bfrom |\bimport |\bimport\(|\brequire\(|\bmeta\.resolve\()(['"])([^'".\n][^'"\n]*)\1/g
+    const imports = /(?:\bfrom |\bimport |\bimport\(|\brequire\(|\bmeta\.resolve\()(['"])([@#\w][^'"\n]*)\1/g
     const found = [...code.join('\n').matchAll(imports)].map(([, , name = '']) => /^(?:@[^/]+\/)?[^/]+/.exec(name)![0])
     // Names with `#` are its own, by `imports` in its package.json.
     const foreign = new Set(found.filter((name) => !name.startsWith('node:') && !name.startsWith('#')))
