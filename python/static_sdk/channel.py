@@ -211,7 +211,7 @@ class Channel(Closing):
         return sent_file_of(told)
 
     def files(self) -> List[ReceivedFile]:
-        """The files that other members have sent and this agent has neither saved nor dropped, also before a restart."""
+        """The files from other members that this agent has neither saved nor dropped, even before a restart."""
         return files_of(self, self._connection, self._on)
 
     def delete_file(self, file_id: str) -> None:

@@ -260,7 +260,7 @@ class Channel(Closing):
         return sent_file_of(told)
 
     async def files(self) -> List[ReceivedFile]:
-        """The files that other members have sent and this agent has neither saved nor dropped, also before a restart."""
+        """The files from other members that this agent has neither saved nor dropped, even before a restart."""
         return await files_of(self, self._connection, self._on)
 
     async def delete_file(self, file_id: str) -> None:

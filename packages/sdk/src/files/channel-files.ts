@@ -268,7 +268,7 @@ export class ChannelFiles extends Part {
     })
   }
 
-  /** Asks the relay whether it still has a file that it need not have any more. */
+  /** Asks the relay whether it still has a file that it may have deleted by now. */
   #ask({ index, fileId }: FileRecord, now: Time): void {
     this.#isAsking = true
     const { channelId } = this.#channel

@@ -251,7 +251,8 @@ class SourceParts implements SealedFile {
     const logged = this.#logged.get(part)
     if (logged) {
       const sealed = await sealPart(this.#key, part, Uint8Array.from(logged.nonce), plaintext)
-      if (!same(sealed.digest, logged.digest)) throw changed(`part ${part} is another than when its upload began`)
+      if (!same(sealed.digest, logged.digest))
+        throw changed(`part ${part} differs from what it was when the upload began`)
       return { ...sealed, wasLogged: true }
     }
     const nonce = Uint8Array.from(this.#sending.agent.context.random(PART_NONCE_BYTES))

@@ -97,7 +97,7 @@ async function checkWith(
   if (typeof keys === 'string') return other('unchecked', claimed, keys)
   const key = keyFor(keys, claimed)
   const isSigned = key !== undefined && (await isSignedBy(key, jwt, claimed.algorithm))
-  // A key without a name, or one of a set that waits for a person, may be another than this one.
+  // A key without a name, or one of a set that waits for a person, may be a different one.
   const mayBeOther = claimed.keyId === undefined || state.waiting !== undefined
   if (key === undefined || (!isSigned && mayBeOther)) {
     // A clock that was set back must not make it wait.

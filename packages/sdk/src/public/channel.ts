@@ -162,7 +162,7 @@ export class Channel implements AsyncDisposable {
     return await this.#edge.wait(() => sendFile(this.#home, source, options))
   }
 
-  /** The files that other members have sent and this agent has neither saved nor dropped, also before a restart. */
+  /** The files from other members that this agent has neither saved nor dropped, even before a restart. */
   files(): readonly ReceivedFile[] {
     return this.#channel.files
       .list()

@@ -370,7 +370,7 @@ test('a decider refuses after the deadline by its own clock, the asker counts by
   assert.equal(await toldTo(stage, held), 'expired')
   assert.deepEqual(ignored(stage.player('ann')), ['late'])
   await assert.rejects(spent(stage, held), { code: 'not_allowed', message: /it is expired/ })
-  // Nobody keeps what nobody can decide on any more.
+  // Nobody keeps a request that can no longer be decided.
   ada.channel.approvals.tick()
   assert.equal(seen(ada, held), undefined)
 })

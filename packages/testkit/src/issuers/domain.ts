@@ -36,7 +36,7 @@ export async function startDomainServer(domain: (typeof ISSUER_NAMES)[number]): 
     caFile: authority.path,
     publish: (file) => writeFileSync(place, file),
     [Symbol.asyncDispose]: async () => {
-      const ended = once(child, 'exit')
+      const ended = child.exitCode === null && child.signalCode === null ? once(child, 'exit') : undefined
       child.stdin.end()
       await ended
       rmSync(directory, { recursive: true })

@@ -4,7 +4,7 @@ import type { AgentId, ApprovalEventRecord, ApprovalRecord, Time } from '../../p
 import { type ApprovalEvent, type Outcome, outcomeOf } from '../../approvals/outcome.ts'
 import { type ApprovalRequest, decodeApproval } from '../../approvals/request.ts'
 
-/** An outcome that does not change any more. */
+/** A final outcome. */
 export type FinalState = Exclude<Outcome['state'], 'pending'>
 
 export class HeldApproval {
