@@ -100,7 +100,8 @@ void test('a mistyped name makes no agent: the error names those that exist and 
   }
   await refused({}, /^Your default agent does not exist yet\. Create it with `.*static agent create`;/)
   await refused({ as: 'biling' }, /^There is no agent "biling" on this machine\. Create it/)
-  process.env['STATIC_RELAY'] = 'quic://localhost:1'
+  // Not quic: that would also try the gRPC port of a server that runs on this machine.
+  process.env['STATIC_RELAY'] = 'https://localhost:1'
   await (await openAgent({ as: 'billing' }, { share: false, create: true, wait: true })).close()
   await refused({ as: 'biling' }, /on this machine\. Agents on this machine: billing\. .*agent create --as biling`/)
   assert.ok(!existsSync(agentDirectory(agents, 'biling')))
