@@ -117,6 +117,8 @@ void test('the record is checked without a channel: only for these agents and by
     `env -u API -u RELAY HOME=/nonexistent static approval check record.json --from ${from} ${rest}`
   const good = check(`${ada},${ben},${cy}`, '--need 2 --action approved.json')
   assert.equal(await ok(good), 'The record permits the action: 2 of the expected agents have approved it.\n')
+  const { channel_id: channel } = JSON.parse(await ok(`${good} --json`)) as { readonly channel_id: string }
+  await ok(`${good} --channel ${channel}`)
   const refusals: readonly (readonly [string, number, RegExp])[] = [
     [check(`${ada},${ben},${cy}`, '--need 2 --action plan.json'), 3, /It is for another action/],
     [
@@ -125,6 +127,8 @@ void test('the record is checked without a channel: only for these agents and by
       /2 of the expected agents have approved; 3 are/,
     ],
     [check(`${ada},${ben}`, '--need 1 --action approved.json'), 3, /1 of the expected agents have approved; 2 are/],
+    // The same bytes may have been approved elsewhere; nothing is noted then.
+    [`mkdir spent; ${good} --channel ${'0'.repeat(32)} --spend spent`, 3, /It is for channel [0-9a-f]{32}, not 0{32}/],
     [`${good} --spend missing`, 1, /missing is not a directory/],
   ]
   for (const [line, expected, message] of refusals) {
@@ -132,7 +136,7 @@ void test('the record is checked without a channel: only for these agents and by
     assert.equal(code, expected, stderr)
     assert.match(stderr, message)
   }
-  await ok(`mkdir spent; ${good} --spend spent`)
+  await ok(`${good} --channel ${channel} --spend spent`)
   const twice = await ann.shell(`${good} --spend spent`)
   assert.equal(twice.code, 3)
   assert.match(twice.stderr, /The approval is used/)

@@ -13,6 +13,7 @@ interface Flags {
   readonly from: string
   readonly need: number
   readonly action: string
+  readonly channel?: string
   readonly spend?: string
   readonly json?: boolean
 }
@@ -31,31 +32,38 @@ function checkCommand(): Command {
     .requiredOption('--from <fingerprints>', 'whose approval counts: agent ids or fingerprints, separated by commas')
     .requiredOption('--need <count>', 'how many of them must have approved', wholeNumber)
     .requiredOption('--action <file>', 'what you will execute')
+    .option('--channel <id>', 'refuse a record of another channel; --json shows the id')
     .option('--spend <directory>', 'permit it once: refuse a record that is noted in this directory, and note it')
     .option('--json', 'print JSON')
     .addHelpText(
       'after',
       `
-What counts is what you pass, never what the record says of itself. Without --spend, the same record is accepted again.
+Only what you pass counts, never what the record says of itself. Without --channel, the same action approved in another
+channel is accepted; without --spend, the same record is accepted again.
 Keep the directory of --spend where it is not restored from old copies.
 ${examples('static approval check record.json --from "$ADA,$BEN,$CY" --need 2 --action plan.json --spend /var/lib/deploys')}`,
     )
     .action(check)
 }
 
-async function check(file: string, { from, need, action, spend, json }: Flags): Promise<void> {
+async function check(file: string, { from, need, action, channel, spend, json }: Flags): Promise<void> {
   const { checkApproval } = await import('@static/sdk')
   const [record, bytes] = await Promise.all([readShort(file, MOST_BYTES), readShort(action, MOST_BYTES)])
   const agents = from.split(',').map((word) => word.trim())
   const found = checkApproval(record.toString(), { from: agents, need, action: bytes })
-  if (spend !== undefined) await note(spend, found.id)
-  const { id, title, asker, by } = found
+  const { id, channelId, title, asker, by } = found
+  if (channel !== undefined && channel.toLowerCase() !== channelId)
+    throw StaticError.of(
+      'not_allowed',
+      `The record does not permit the action. It is for channel ${channelId}, not ${channel}.`,
+    )
+  if (spend !== undefined) await note(spend, id)
   const approvals = by.map(({ agentId, decidedAt, attended }) => ({
     agent_id: agentId,
     time: decidedAt.toISOString(),
     attended,
   }))
-  if (json) printJson({ id, title, asker, by: approvals, spent: spend !== undefined })
+  if (json) printJson({ id, channel_id: channelId, title, asker, by: approvals, spent: spend !== undefined })
   else print(`The record permits the action: ${by.length} of the expected agents have approved it.`)
 }
 
