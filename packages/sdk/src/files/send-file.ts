@@ -251,8 +251,7 @@ class SourceParts implements SealedFile {
     const logged = this.#logged.get(part)
     if (logged) {
       const sealed = await sealPart(this.#key, part, Uint8Array.from(logged.nonce), plaintext)
-      if (!same(sealed.digest, logged.digest))
-        throw changed(`part ${part} differs from what it was when the upload began`)
+      if (!same(sealed.digest, logged.digest)) throw changed(`part ${part} has changed since the upload began`)
       return { ...sealed, wasLogged: true }
     }
     const nonce = Uint8Array.from(this.#sending.agent.context.random(PART_NONCE_BYTES))
