@@ -23,8 +23,9 @@ test('leftovers of killed test runs are deleted, and those of other users stop n
   // Root may delete what belongs to others, and an ordinary user cannot become another one.
   const isRoot = process.getuid?.() === 0
   const script = `
-    if (${isRoot}) process.seteuid(${NOBODY})
     const { makeTemporary } = await import(${JSON.stringify(resolve(import.meta.dirname, '../../scripts/temporary.ts'))})
+    // Loaded before: another user may not read the checkout.
+    if (${isRoot}) process.seteuid(${NOBODY})
     process.stdout.write(makeTemporary([${JSON.stringify(parent)}]))`
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' })
   assert.match(stdout, /\/static-test-\d+-\w+$/, stderr)
